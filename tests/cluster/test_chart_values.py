@@ -277,6 +277,17 @@ def test_the_default_driver_has_the_same_settings(helm: Helm, tmp_path: Path) ->
         ("driver.version=580", "driverforge.image is not set"),
         ("driverforge.env[0].name=OPERATOR_NAMESPACE", "leave OPERATOR_NAMESPACE out"),
         ("driverforge.env[0].name=SSL_CERT_FILE,driverforge.caConfigMap.name=x", "leave SSL_CERT_FILE out"),
+        ("driverforge.env[0].name=A,driverforge.env[1].value=x", "driverforge.env[1] has no name"),
+        ("driverforge.env[0].name=,driverforge.env[0].value=x", "driverforge.env[0] has no name"),
+        (
+            "driverforge.env[0].name=A,driverforge.env[1].name=B,driverforge.env[2].name=A",
+            "driverforge.env: A stands there twice",
+        ),
+        ("driverforge.caConfigMap.name=x,driverforge.caConfigMap.key=", "driverforge.caConfigMap.key: give"),
+        (
+            "driverforge.caConfigMap.name=x,driverforge.caConfigMap.key=null",
+            "driverforge.caConfigMap.key: give",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_way_out(helm: Helm, setting: str, words: str) -> None:
@@ -291,8 +302,12 @@ def test_the_operator_gets_variables_and_authorities_of_the_values(helm: Helm, t
         {"name": "COUNT", "value": 5},
         {"name": "HTTPS_PROXY", "valueFrom": secret},
         {"name": "NO_PROXY", "value": "$(KUBERNETES_SERVICE_HOST)"},
+        {"name": "EMPTY", "value": ""},
+        {"name": "BARE"},
     ]
-    ours = {"env": given, "caConfigMap": {"name": "site-authorities", "key": "bundle.pem"}}
+    # a value that a template of one's own left out
+    nothing = {"name": "NOTHING", "value": None}
+    ours = {"env": [*given, nothing], "caConfigMap": {"name": "site-authorities", "key": "bundle.pem"}}
     values.write_text(yaml.safe_dump({"driverforge": ours}))
     objects = helm.objects(files=[values])
     pod = one_of(objects, "Deployment")["spec"]["template"]["spec"]
@@ -301,7 +316,7 @@ def test_the_operator_gets_variables_and_authorities_of_the_values(helm: Helm, t
     assert namespace["name"] == "OPERATOR_NAMESPACE"
     (mount,) = container["volumeMounts"]
     assert authorities == {"name": "SSL_CERT_FILE", "value": f"{mount['mountPath']}/bundle.pem"}
-    assert others == [given[0], {"name": "COUNT", "value": "5"}, *given[2:]]
+    assert others == [given[0], {"name": "COUNT", "value": "5"}, *given[2:], {"name": "NOTHING"}]
     assert pod["volumes"] == [{"name": mount["name"], "configMap": {"name": "site-authorities"}}]
     # a hook may run when what they point at is gone
     jobs = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Job"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -527,15 +528,25 @@ def undeployed() -> SceneFolder:
     return scene
 
 
-def says(reason: str, message: str) -> dict[str, Any]:
+def says(reason: str, message: str, *pools: dict[str, str]) -> dict[str, Any]:
     """A status with an error."""
     error = {"type": "Error", "status": "True", "reason": reason, "message": message}
-    return {"state": "notReady", "conditions": [error]}
+    return {"state": "notReady", "conditions": [error], "pools": list(pools)}
+
+
+def pool(
+    reason: str, *, system: str = "ubuntu22.04", arch: str = "amd64", kernel: str = ""
+) -> dict[str, str]:
+    """A pool as a status shows it; without a reason its objects are there."""
+    return {"name": "pool", "os": system, "arch": arch, "kernel": kernel, "reason": reason}
 
 
 def nvidia_driver(name: str, status: dict[str, Any], **spec: Any) -> dict[str, Any]:
     metadata = {"name": name, "uid": name}
     return {"apiVersion": NVD, "kind": "NVIDIADriver", "metadata": metadata, "spec": spec, "status": status}
+
+
+HELD = pool("ImageMissing")
 
 
 @pytest.mark.parametrize(
@@ -554,6 +565,12 @@ def nvidia_driver(name: str, status: dict[str, Any], **spec: Any) -> dict[str, A
             "kubectl describe clusterpolicy cluster-policy",
         ),
         (
+            "InvalidSpec",
+            "spec.driver.version: Input should be a valid string",
+            "spec.driver.version: Input should be a valid string [invalid-spec]",
+            "kubectl describe clusterpolicy cluster-policy",
+        ),
+        (
             "ReconcileFailed",
             "Failed to reconcile state-driver: DaemonSet a/b: no; room: none",
             "Failed to reconcile state-driver: DaemonSet a/b: no; room: none [reconcile-failed]",
@@ -565,7 +582,7 @@ def test_the_operators_own_answer_is_what_the_sentence_says(
     tmp_path: Path, reason: str, message: str, told: str, command: str
 ) -> None:
     scene = undeployed()
-    scene.policy["status"] = says(reason, message)
+    scene.policy["status"] = says(reason, message, *([pool(reason)] if message[:6] == "ubuntu" else ()))
     _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
     assert sentence(NODE, gates) == (
         "Node gpu-0 is not ready because the gate 'driver pod' is closed: no DaemonSet brings the driver; "
@@ -614,7 +631,7 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     broken = says("InvalidSpec", "spec.version: of another")
     scene.others += [
         nvidia_driver("another", broken, nodeSelector={"pool": "b"}),
-        nvidia_driver("mine", says("ImageMissing", MISSING), **mine),
+        nvidia_driver("mine", says("ImageMissing", MISSING, HELD), **mine),
         nvidia_driver(
             "spare", broken, **({"nodeSelector": {"a": "b"}} if by == "default" else {"default": True})
         ),
@@ -624,39 +641,175 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     assert finding.evidence == (f"NVIDIADriver mine: ImageMissing: {MISSING}",)
 
 
-OTHERS_BUILD = BUILD.replace("ubuntu22.04", "rocky9")
 OTHERS = MISSING.replace("ubuntu22.04", "rocky9")
+ARM = MISSING.replace("amd64", "arm64")
+KERNEL = "5.15.0-131-generic"
 
 
-@pytest.mark.parametrize(
-    ("reason", "message", "cause", "command"),
-    [
-        ("ImageMissing", f"{OTHERS}; {MISSING}", "image-missing", BUILD),
-        ("ImageMissing", f"{MISSING.replace('amd64', 'arm64')}; {MISSING}", "image-missing", BUILD),
-        (
-            "ImageMissing",
-            "; ".join(MISSING.replace("595.1", f"595-5.15.0-{number}-generic") for number in (9, 131, 99)),
-            "image-missing",
-            BUILD.replace("595.1", "595-5.15.0-131-generic"),
-        ),
-        # what is wrong with the others is not why this node has none
-        ("ImageMissing", OTHERS, "not-selected", ""),
-        ("OperandNotReady", "states not ready: [state-driver]", "not-selected", ""),
-    ],
-)
-def test_a_pool_that_is_held_back_is_told_where_other_pools_are_there(
-    tmp_path: Path, reason: str, message: str, cause: str, command: str
-) -> None:
+def of_kernel(kernel: str, text: str = MISSING) -> str:
+    return text.replace("595.1", f"595-{kernel}")
+
+
+def without_driver(*, others: bool) -> SceneFolder:
+    """A node that has no driver DaemonSet, where there are some of other nodes or none."""
+    if not others:
+        return undeployed()
     scene = SceneFolder()
     del scene.pods["nvidia-driver-daemonset"]
     template = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]
     template["spec"]["nodeSelector"][nodekeys.OS_ID] = "sles"
-    scene.policy["status"] = says(reason, message)
+    return scene
+
+
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize(
+    ("message", "pools", "command"),
+    [
+        (f"{OTHERS}; {MISSING}", [pool("ImageMissing", system="rocky9"), HELD], BUILD),
+        (f"{ARM}; {MISSING}", [pool("ImageMissing", arch="arm64"), HELD], BUILD),
+        (
+            "; ".join(of_kernel(f"5.15.0-{number}-generic") for number in (9, 131, 99)),
+            [pool("ImageMissing", kernel=f"5.15.0-{number}-generic") for number in (9, 131, 99)],
+            of_kernel(KERNEL, BUILD),
+        ),
+        # pools that are there, and those of another reason, have no words in it
+        (
+            f"{ARM}; {MISSING}",
+            [
+                pool("", kernel=KERNEL, arch="arm64"),
+                pool("ImageMissing", arch="arm64"),
+                pool("ConfigurationMissing", arch="riscv64"),
+                HELD,
+            ],
+            BUILD,
+        ),
+        # either image would do
+        (
+            f"{of_kernel(KERNEL)}; or, to compile on the node: {MISSING.partition(': ')[2]}",
+            [pool("ImageMissing", kernel=KERNEL)],
+            of_kernel(KERNEL, BUILD),
+        ),
+        # what is rejected beside it does not hide it, wherever the operator says so
+        (f"{MISSING}; Failed to reconcile state-dcgm: Service a/b: 403 no", [HELD], BUILD),
+        (f"Failed to reconcile state-dcgm: Service a/b: 403 no; {MISSING}", [HELD], BUILD),
+    ],
+)
+def test_a_pool_that_is_held_back_is_told_with_its_own_command(
+    tmp_path: Path, message: str, pools: list[dict[str, str]], command: str, *, others: bool
+) -> None:
+    scene = without_driver(others=others)
+    reason = "ReconcileFailed" if message.startswith("Failed") else "ImageMissing"
+    scene.policy["status"] = says(reason, message, *pools)
     _, finding = shut(scene, tmp_path)
-    assert finding.cause == cause
-    assert finding.what.startswith("no DaemonSet selects this node")
-    assert not command or finding.command == command
+    assert (finding.cause, finding.command) == ("image-missing", command)
+    assert finding.told.startswith("the operator says of ClusterPolicy cluster-policy: no registry has")
+    assert "state-dcgm" not in finding.told
+    assert finding.evidence == (f"ClusterPolicy cluster-policy: {reason}: {message}",)
+
+
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize(
+    ("reason", "message", "pools"),
+    [
+        ("ImageMissing", OTHERS, [pool("ImageMissing", system="rocky9"), pool("")]),
+        ("ImageMissing", ARM, [pool("ImageMissing", arch="arm64"), pool("NotRolledOut")]),
+        (
+            "ImageMissing",
+            of_kernel("5.15.0-99-generic"),
+            [pool("", kernel=KERNEL), pool("ImageMissing", kernel="5.15.0-99-generic")],
+        ),
+        # a status of before the node came
+        ("ImageMissing", ARM, [pool("ImageMissing", arch="arm64")]),
+        # of an operator that says nothing of pools
+        ("ImageMissing", MISSING, []),
+        ("ReconcileFailed", "Failed to reconcile state-dcgm: Service a/b: 403 no", []),
+        ("ReconcileFailed", "Failed to reconcile labels of nodes: Node gpu-00 and Node b: 403 no", []),
+        ("ReconcileFailed", "Failed to reconcile state-dcgm: Service a/b: no; rocky9: no registry", []),
+    ],
+)
+def test_what_is_wrong_elsewhere_is_shown_and_is_no_answer(
+    tmp_path: Path, reason: str, message: str, pools: list[dict[str, str]], *, others: bool
+) -> None:
+    scene = without_driver(others=others)
+    scene.policy["status"] = says(reason, message, *pools)
+    _, finding = shut(scene, tmp_path)
+    assert finding.cause == ("not-selected" if others else "operator-down")
+    assert "driverforge build" not in finding.command
     assert f"ClusterPolicy cluster-policy: {reason}: {message}" in finding.evidence
+
+
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize(
+    ("told", "beside"),
+    [
+        ("Failed to reconcile state-driver: DaemonSet a/b: 403 no", "state-dcgm: Service a/b"),
+        ("Failed to reconcile labels of nodes: Node a and Node gpu-0 and 3 more: 403 no", "state-dcgm: A b"),
+    ],
+)
+def test_of_what_is_rejected_the_nodes_own_part_is_told(
+    tmp_path: Path, told: str, beside: str, *, others: bool
+) -> None:
+    scene = without_driver(others=others)
+    message = f"Failed to reconcile {beside}: 409 no; {told}"
+    scene.policy["status"] = says("ReconcileFailed", message, pool(""))
+    _, finding = shut(scene, tmp_path)
+    assert finding.cause == "reconcile-failed"
+    assert finding.told == f"the operator says of ClusterPolicy cluster-policy: {told}"
+    # and that, too, where an image is missing elsewhere
+    scene.policy["status"] = says("ImageMissing", f"{OTHERS}; {told}", pool("ImageMissing", system="rocky9"))
+    assert shut(scene, tmp_path)[1] == replace(
+        finding, evidence=(f"ClusterPolicy cluster-policy: ImageMissing: {OTHERS}; {told}",)
+    )
+
+
+def test_a_held_pool_without_words_is_told_with_its_reason(tmp_path: Path) -> None:
+    scene = undeployed()
+    scene.policy["status"] = says("ReconcileFailed", "Failed to reconcile state-driver: A b: no", HELD)
+    _, finding = shut(scene, tmp_path)
+    assert finding.cause == "image-missing"
+    assert finding.told == "the operator says of ClusterPolicy cluster-policy: pool pool: ImageMissing"
+    assert finding.command == "kubectl describe clusterpolicy cluster-policy"
+
+
+def test_pods_that_are_waited_for_hold_no_daemonset_back(tmp_path: Path) -> None:
+    scene = without_driver(others=True)
+    scene.policy["status"] = says("OperandNotReady", "states not ready: [state-driver]", pool(""))
+    assert shut(scene, tmp_path)[1].cause == "not-selected"
+    # where there is none at all it is what is known
+    scene = without_driver(others=False)
+    compiles = f"rocky9: nodes compile, since {OTHERS.partition(': ')[2]}"
+    scene.policy["status"] = says("OperandNotReady", f"states not ready: [state-driver]; {compiles}")
+    _, finding = shut(scene, tmp_path)
+    assert (finding.cause, finding.told.rpartition(": ")[2]) == ("operand-not-ready", "[state-driver]")
+    assert finding.command == "kubectl describe clusterpolicy cluster-policy"
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (says("ImageMissing", MISSING, HELD), "operator-down"),
+        (says("ConfigurationMissing", "ubuntu22.04: ConfigMap a is not there", HELD), "operator-down"),
+        (says("ReconcileFailed", "Failed to reconcile state-driver: DaemonSet a/b: no"), "operator-down"),
+        (
+            says("ReconcileFailed", "Failed to reconcile state-container-toolkit: DaemonSet a/b: no"),
+            "reconcile-failed",
+        ),
+        (says("InvalidSpec", "spec.toolkit.image: no"), "invalid-spec"),
+        (says("OperandNotReady", "states not ready: [state-container-toolkit]: a"), "operand-not-ready"),
+    ],
+)
+def test_a_drivers_image_is_no_reason_for_a_missing_toolkit(
+    tmp_path: Path, status: dict[str, Any], cause: str
+) -> None:
+    scene = SceneFolder()
+    name = "nvidia-container-toolkit-daemonset"
+    del scene.pods[name], scene.daemonsets[name]
+    scene.policy["status"] = status
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("toolkit", cause)
+    assert "driverforge build" not in finding.command
+    (evidence,) = finding.evidence
+    assert status["conditions"][0]["message"] in evidence
 
 
 @pytest.mark.parametrize("policy", [True, False])
@@ -717,18 +870,73 @@ def test_a_node_that_is_not_there(tmp_path: Path) -> None:
         explain(Dump(SceneFolder().write(tmp_path)), NAMESPACE, "gpu-9")
 
 
-def test_a_node_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path) -> None:
-    class Narrow(Dump):
-        """A user who may list no nodes."""
+def narrow(scene: SceneFolder, folder: Path, *plurals: str) -> Dump:
+    """What a user sees who may not list these kinds."""
 
+    class Narrow(Dump):
         def everywhere(self, kind: Any, *, fields: str = "") -> Any:
-            if kind.plural == "nodes":
+            if kind.plural in plurals:
                 raise NotPermitted("the API server answers 403 Forbidden", details=[kind.plural])
             return super().everywhere(kind, fields=fields)
 
+    return Narrow(scene.write(folder))
+
+
+def test_a_node_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(NotPermitted, match="nodes may not be read") as refused:
-        explain(Narrow(SceneFolder().write(tmp_path)), NAMESPACE, NODE)
+        explain(narrow(SceneFolder(), tmp_path, "nodes"), NAMESPACE, NODE)
     assert refused.value.details == ("nodes: the API server answers 403 Forbidden; nodes",)
+    assert "kubectl auth can-i list nodes" in refused.value.resolution
+
+
+RESOURCES = ("clusterpolicies", "nvidiadrivers")
+
+
+@pytest.mark.parametrize("label", ["true", None])
+def test_custom_resources_that_may_not_be_read_are_not_said_to_be_missing(
+    tmp_path: Path, label: str | None
+) -> None:
+    scene = undeployed()
+    scene.daemonsets, scene.pods = {}, {}
+    if label is None:
+        del scene.node["metadata"]["labels"][nodekeys.GPU_PRESENT]
+    _, gates = explain(narrow(scene, tmp_path, *RESOURCES), NAMESPACE, NODE)
+    (present,) = [one for one in gates if one.name == "gpu.present"]
+    if label:
+        assert (present.state, present.told) == (
+            GateState.OPEN,
+            "true; custom resources may not be read",
+        )
+        return
+    assert present.state is GateState.CLOSED
+    assert present.finding is not None
+    assert present.finding.cause == "operator-down"
+    assert present.finding.told.startswith("custom resources may not be read: ")
+
+
+@pytest.mark.parametrize("hidden", [RESOURCES, RESOURCES[:1]])
+def test_a_switch_asks_for_an_operand_where_custom_resources_may_not_be_read(
+    tmp_path: Path, hidden: tuple[str, ...]
+) -> None:
+    _, gates = explain(narrow(undeployed(), tmp_path, *hidden), NAMESPACE, NODE)
+    found = closed(gates)
+    assert found is not None
+    assert (found.name, found.told) == ("driver pod", "no DaemonSet brings the driver")
+
+
+def test_a_policy_that_may_be_read_is_believed_of_its_operands(tmp_path: Path) -> None:
+    """Whatever NVIDIADrivers say, which nobody may read here."""
+    scene = undeployed()
+    toolkit = "nvidia-container-toolkit-daemonset"
+    del scene.pods[toolkit], scene.daemonsets[toolkit]
+    scene.policy["spec"]["toolkit"] = {"enabled": False}
+    states = []
+    for by_resource in (False, True):
+        scene.policy["spec"]["driver"] = {"enabled": False, "useNvidiaDriverCRD": by_resource}
+        _, gates = explain(narrow(scene, tmp_path, "nvidiadrivers"), NAMESPACE, NODE)
+        states.append({one.name: one.state for one in gates})
+    assert [one["driver pod"] for one in states] == [GateState.OFF, GateState.CLOSED]
+    assert [one["toolkit"] for one in states] == [GateState.OFF, GateState.OFF]
 
 
 def test_kubectl_finds_it_as_a_plugin() -> None:

@@ -154,6 +154,16 @@ def test_what_custom_resources_say_is_shown(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["clusterpolicies", "nvidiadrivers"])
+def test_custom_resources_that_may_not_be_read_are_not_said_to_be_missing(tmp_path: Path, kind: str) -> None:
+    document = status(SceneFolder(), tmp_path)
+    refused = f"{kind}: the API server answers 403 Forbidden"
+    assert "nothing is asked for" in as_text({**document, "resources": []})
+    text = as_text({**document, "resources": [], "unread": [refused]})
+    assert text.startswith("no ClusterPolicy and no NVIDIADriver was read\n")
+    assert "nothing is asked for" not in text
+
+
 def broken(folder: Path) -> Path:
     scene = SceneFolder()
     scene.wait_behind_driver()

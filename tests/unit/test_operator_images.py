@@ -23,6 +23,7 @@ from driverforge_operator.app.lookups import Lookups, looked_up
 from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.cluster.registries import ImageRegistries
+from driverforge_operator.explain.finding import Finding
 from driverforge_operator.explain.gates import closed
 from driverforge_operator.plan.actions import Action, Apply, Delete, SetStatus
 from driverforge_operator.plan.whole import asked_for, plan
@@ -215,25 +216,38 @@ def test_explain_gives_a_node_the_command_that_its_pools_condition_has(
     state = replace(state, around=Surroundings(images=answers))
     _, message = condition(plan(state))
     assert message.count("driverforge build") == 3
-    error = {"type": "Error", "status": "True", "reason": "ImageMissing", "message": message}
-    driver = {
-        "apiVersion": "nvidia.com/v1alpha1",
-        "kind": "NVIDIADriver",
-        "metadata": {"name": "x"},
-        "spec": {"default": True},
-        "status": {"conditions": [error]},
-    }
-    (tmp_path / "dump.yaml").write_text(
-        yaml.safe_dump_all([driver, *machines.values(), *map(empty, (POD, DAEMON_SET))])
-    )
-    _, gates = explain(Dump(tmp_path), "gpu-operator", arch)
-    gate = closed(gates)
-    assert gate is not None
-    finding = gate.finding
-    assert finding is not None
+
+    def explained(state: State) -> Finding:
+        (status,) = (one for one in plan(state) if isinstance(one, SetStatus))
+        told = [msgspec.to_builtins(one) for one in status.conditions]
+        driver = {
+            "apiVersion": "nvidia.com/v1alpha1",
+            "kind": "NVIDIADriver",
+            "metadata": {"name": "x"},
+            "spec": {"default": True},
+            "status": {"conditions": told, "pools": [dict(one) for one in status.pools]},
+        }
+        (tmp_path / "dump.yaml").write_text(
+            yaml.safe_dump_all([driver, *machines.values(), *map(empty, (POD, DAEMON_SET))])
+        )
+        _, gates = explain(Dump(tmp_path), "gpu-operator", arch)
+        gate = closed(gates)
+        assert gate is not None
+        assert gate.finding is not None
+        return gate.finding
+
+    finding = explained(state)
     assert f"'ubuntu22.04-{arch}-" in finding.command
     assert finding.command in message
     assert "driverforge build" not in finding.told
+    # what is rejected elsewhere does not hide it
+    rejected = {Ref(api_version="v1", kind="Node", namespace="", name="rocky"): "403 no"}
+    assert explained(replace(state, around=Surroundings(images=answers, rejected=rejected))).cause == (
+        finding.cause
+    )
+    # and another pool's image is not what this node waits for
+    there = {one: Answer(found="no" if "rocky" in one.image else "yes") for one in answers}
+    assert "driverforge build" not in explained(replace(state, around=Surroundings(images=there))).command
 
 
 def test_a_node_compiles_where_that_is_allowed() -> None:

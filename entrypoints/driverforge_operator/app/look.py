@@ -113,7 +113,12 @@ def explain(inspector: Inspector, namespace: str, node: str) -> tuple[Sight, tup
     sight = look(inspector, namespace, node=node)
     machine = sight.nodes.get(node)
     if machine is None and MACHINE.plural in sight.hidden:
-        raise NotPermitted(f"nodes may not be read, so nobody can say why {node} waits", details=sight.unread)
+        raise NotPermitted(
+            f"nodes may not be read, so nobody can say why {node} waits",
+            details=sight.unread,
+            resolution="ask an administrator for the right to list nodes; "
+            "kubectl auth can-i list nodes says whether you have it",
+        )
     if machine is None:
         raise InputError(
             f"there is no node {node}", details=sight.unread, resolution="kubectl get nodes shows their names"

@@ -49,7 +49,8 @@ def _undeployed(scene: Scene, component: str) -> Finding:
     """The operator made none: what it says why not."""
     what = f"no DaemonSet brings the {component}"
     told = "no operator runs, or it has not come to this yet"
-    return answered(scene, component, what) or operator_down(what, told, scene.sight)
+    said = complaints(scene, component)
+    return answered(scene, component, what) or operator_down(what, told, scene.sight, said)
 
 
 def _unselected(scene: Scene, component: str, known: list[DaemonSet]) -> Finding:

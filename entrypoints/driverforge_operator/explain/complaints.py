@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from driverforge_core import nodekeys
 from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId
 from driverforge_operator.explain.finding import Finding
 from driverforge_operator.explain.scene import DRIVERS, Scene
+from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.state.kinds import CustomResource
 
 _WAITS = ("DriverNotReady", "OperandNotReady")
 """Reasons with which nothing is held back: pods that are there are waited for."""
+_OF_POOLS = ("ImageMissing", "ConfigurationMissing")
+"""Reasons that are some pools' alone."""
+_REJECTED = "ReconcileFailed"
+Pool = Mapping[str, Any]
+"""A line of `status.pools`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """An error condition of a custom resource."""
+    """An error condition of a custom resource, and the pools that its status shows."""
 
     kind: str
     resource: str
     reason: str
     message: str
+    pools: Sequence[Pool] = ()
 
     def __str__(self) -> str:
         return f"{self.kind} {self.resource}: {self.reason}: {self.message}"
+
+    @property
+    def held(self) -> list[Pool]:
+        """The pools whose objects stay as they are."""
+        return [one for one in self.pools if one.get("reason") not in (None, "", "NotRolledOut")]
+
+    @property
+    def statements(self) -> list[str]:
+        """What the message says, thing by thing."""
+        return _BETWEEN.split(self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a complaint says of one node's component."""
+
+    complaint: Complaint
+    reason: str
+    words: str
 
     @property
     def cause(self) -> str:
@@ -43,6 +70,7 @@ def complaints(scene: Scene, component: str = "") -> list[Complaint]:
             resource=resource.metadata.name,
             reason=str(one.get("reason", "")),
             message=str(one.get("message", "")),
+            pools=resource.status.get("pools") or (),
         )
         for kind, resource in _responsible(scene, component)
         for one in resource.true_conditions
@@ -52,33 +80,43 @@ def complaints(scene: Scene, component: str = "") -> list[Complaint]:
 
 def answered(scene: Scene, component: str, what: str) -> Finding | None:
     """Why there is no DaemonSet of a component at all, in the operator's words."""
-    said = complaints(scene, component)
-    if not said:
-        return None
-    return _finding(scene, what, said, _of_node(said[0].message, scene) or said[0].message)
+    return _finding(scene, component, what)
 
 
 def held_back(scene: Scene, component: str, what: str) -> Finding | None:
     """Why this node's DaemonSet is not among those that there are, where the operator says it."""
+    return _finding(scene, component, what, leaving_out=_WAITS)
+
+
+def _finding(scene: Scene, component: str, what: str, *, leaving_out: Sequence[str] = ()) -> Finding | None:
+    """The first answer; None where what is wrong concerns other nodes and operands only."""
     said = complaints(scene, component)
-    if not said or said[0].reason in _WAITS:
+    answers = (_answer(one, scene, component) for one in said if one.reason not in leaving_out)
+    found = next(filter(None, answers), None)
+    if found is None:
         return None
-    words = _of_node(said[0].message, scene)
-    return _finding(scene, what, said, words) if words else None
-
-
-def _finding(scene: Scene, what: str, said: Sequence[Complaint], words: str) -> Finding:
-    first = said[0]
-    builds = _BUILD.findall(words)
+    kind, resource = found.complaint.kind, found.complaint.resource
+    build = _BUILD.search(found.words) if found.reason in _OF_POOLS else None
     return Finding(
         what=what,
         evidence=tuple(map(str, said)),
-        cause=first.cause,
-        told=f"the operator says of {first.kind} {first.resource}: {_BUILD.sub('', words)}",
-        command=_nearest(builds, scene)
-        if builds
-        else f"kubectl describe {first.kind.lower()} {first.resource}",
+        cause=found.cause,
+        # of several commands either is enough, and the words say so
+        told=f"the operator says of {kind} {resource}: {_BUILD.sub('', found.words, count=1)}",
+        command=build[1] if build else f"kubectl describe {kind.lower()} {resource}",
     )
+
+
+def _answer(said: Complaint, scene: Scene, component: str) -> _Answer | None:
+    """The node's own pool first: what is rejected beside it is tried again, and an image has to be made."""
+    if component in DRIVERS and (pool := _own(said.held, scene)):
+        return _Answer(complaint=said, reason=str(pool["reason"]), words=_words(pool, said))
+    if rejected := "; ".join(_rejected(said, scene, component)):
+        return _Answer(complaint=said, reason=_REJECTED, words=rejected)
+    others = [one for one in said.statements if not _POOL.match(one) and not _FAILED.match(one)]
+    if said.reason in _OF_POOLS or not others:
+        return None
+    return _Answer(complaint=said, reason=said.reason, words="; ".join(others))
 
 
 def _responsible(scene: Scene, component: str) -> list[tuple[str, CustomResource]]:
@@ -108,29 +146,46 @@ def _claiming(scene: Scene) -> list[CustomResource]:
 
 # as the plan tells of pools whose objects stay as they are: the system, and what is wrong (plan/status.py)
 _POOL = re.compile(r"(?P<system>[a-z][a-z_-]*\d[\d.]*): ")
-_BETWEEN = re.compile(rf"; (?={_POOL.pattern.replace('?P<system>', '?:')})")
+# as it tells of what the API server rejects (plan/rejected.py), and as NVIDIA's operator does
+_FAILED = re.compile(r"Failed to reconcile (?P<part>[^:]+): (?P<objects>[^:]*)")
+_BETWEEN = re.compile(rf"; (?={_POOL.pattern.replace('?P<system>', '?:')}|Failed to reconcile )")
 # as plan/pools.py ends what it tells of a missing image
 _BUILD = re.compile(r":? ?(driverforge build --select '[^']+'(?: --registry \S+ --push)?)")
 
 
-def _of_node(message: str, scene: Scene) -> str:
-    """What a message tells of the node's own pool; all of one that is not about pools, '' where none is."""
-    if not _POOL.match(message):
-        return message
-    system = _system(scene)
-    own = [
-        found.string[found.end() :]
-        for one in _BETWEEN.split(message)
-        if (found := _POOL.match(one)) and found["system"] == system
-    ]
-    return _nearest(own, scene) if own else ""
-
-
-def _nearest(texts: Sequence[str], scene: Scene) -> str:
-    """The text that names the node's kernel, else its architecture, else the first."""
+def _own(pools: Sequence[Pool], scene: Scene) -> Pool | None:
+    """The node's own pool among some."""
     info = scene.node.status.node_info
-    kernel, arch = info.kernel_version, info.architecture
-    return max(texts, key=lambda one: (bool(kernel) and kernel in one, bool(arch) and arch in one))
+    kernel = scene.labels.get(nodekeys.KERNEL) or info.kernel_version
+    wanted = (_system(scene), info.architecture)
+    of_its_kind = (one for one in pools if (one.get("os"), one.get("arch", "")) == wanted)
+    # a driver that is compiled on the node is there for all kernels
+    return next((one for one in of_its_kind if one.get("kernel", "") in ("", kernel)), None)
+
+
+def _words(pool: Pool, said: Complaint) -> str:
+    """What a message says of a pool that is held.
+
+    It is about the pools with the first one's reason, in their order; where it is cut the last have no words.
+    """
+    system, reason = pool["os"], pool["reason"]
+    told = [one for one in said.held if one["reason"] == said.held[0]["reason"] and one["os"] == system]
+    found = (_POOL.match(one) for one in said.statements)
+    texts = [one.string[one.end() :] for one in found if one and one["system"] == system]
+    by_pool = ((one, text) for one, text in zip(told, texts, strict=False) if one is pool)
+    return next((text for _, text in by_pool), f"pool {pool['name']}: {reason}")
+
+
+def _rejected(said: Complaint, scene: Scene, component: str) -> Iterator[str]:
+    """What a message says of objects of a component, and of the node, that the API server does not take."""
+    parts = {one.state for one in OPERANDS if one.switch == component}
+    parts |= {"state-driver"} if component in DRIVERS else set()
+    node = f"Node {scene.node.metadata.name}"
+    for one in said.statements:
+        if (found := _FAILED.match(one)) and (
+            found["part"] in parts or node in found["objects"].split(" and ")
+        ):
+            yield one
 
 
 def _system(scene: Scene) -> str:

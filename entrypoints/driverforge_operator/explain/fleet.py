@@ -16,9 +16,10 @@ from driverforge_operator.explain.gates import closed, gates
 from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import DRIVERS, Scene, Sight
 from driverforge_operator.explain.sentence import aligned
-from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER, CustomResource
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, WorkloadSpec
 
+_UNREAD = (f"{CLUSTER_POLICY.plural}:", f"{NVIDIA_DRIVER.plural}:")  # as such lines begin
 _SHOWN = 20  # nodes of a list for people; programs get all
 
 
@@ -98,12 +99,7 @@ def _resource(kind: str, resource: CustomResource) -> ResourceDocument:
 
 def as_text(document: StatusDocument) -> str:
     """The same for people: a table of pools, then the nodes that somebody has to look at."""
-    unread = bool(document["unread"])
-    lines = [
-        *_resources(document["resources"], unread=unread),
-        "",
-        *_pools(document["pools"], unread=unread),
-    ]
+    lines = [*_resources(document), "", *_pools(document)]
     for pool in document["pools"]:
         lines += _nodes(f"waiting in {pool['daemonset']}", pool["waiting"])
         if pool["old"]:
@@ -120,8 +116,9 @@ def as_text(document: StatusDocument) -> str:
     return "\n".join(lines)
 
 
-def _resources(resources: Sequence[ResourceDocument], *, unread: bool) -> list[str]:
-    if not resources and unread:
+def _resources(document: StatusDocument) -> list[str]:
+    resources = document["resources"]
+    if not resources and any(one.startswith(_UNREAD) for one in document["unread"]):
         return ["no ClusterPolicy and no NVIDIADriver was read"]
     if not resources:
         return ["no ClusterPolicy and no NVIDIADriver: nothing is asked for"]
@@ -129,9 +126,10 @@ def _resources(resources: Sequence[ResourceDocument], *, unread: bool) -> list[s
     return aligned([("RESOURCE", "STATE", "WHAT IT SAYS"), *rows])
 
 
-def _pools(pools: Sequence[PoolDocument], *, unread: bool) -> list[str]:
+def _pools(document: StatusDocument) -> list[str]:
+    pools = document["pools"]
     if not pools:
-        return ["no driver DaemonSet was read" if unread else "no driver DaemonSet"]
+        return ["no driver DaemonSet was read" if document["unread"] else "no driver DaemonSet"]
     rows = [
         (
             one["daemonset"],

@@ -17,7 +17,7 @@ from driverforge_core import nodekeys
 from driverforge_core.devicecount import device_count
 from driverforge_operator.explain.absent import absent, leaving
 from driverforge_operator.explain.blocked import Blocked, blocked, relapsed
-from driverforge_operator.explain.complaints import complaints
+from driverforge_operator.explain.complaints import answered, complaints
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import Scene
@@ -178,10 +178,16 @@ def _present(scene: Scene) -> Seen:
     # who may not read custom resources sees what was made of them
     if value == "true" and (asked or sight.daemonsets):
         return Told(OPEN, "true")
+    hidden = "custom resources may not be read" if sight.hides(CLUSTER_POLICY, NVIDIA_DRIVER) else ""
+    if value == "true" and hidden:
+        return Told(OPEN, f"true; {hidden}")
     what = f"{nodekeys.GPU_PRESENT} is {value or 'not there'}"
     if asked:
         told = "no operator runs, or it may not label nodes"
         return operator_down(what, told, sight, complaints(scene))
+    if hidden:
+        told = f"{hidden}: there may be none, no operator may run, or it may not label nodes"
+        return operator_down(what, told, sight)
     return Finding(
         what="nothing asks for operands" if value == "true" else what,
         cause="not-asked",
@@ -192,10 +198,11 @@ def _present(scene: Scene) -> Seen:
 
 def _asked(scene: Scene) -> Seen:
     """The label, and who asks for operands, unless nobody looked."""
-    seen, sight = _present(scene), scene.sight
-    if isinstance(seen, Finding) and not sight.resources and sight.lacks(CLUSTER_POLICY):
+    sight = scene.sight
+    made = scene.labels.get(nodekeys.GPU_PRESENT) == "true" and sight.daemonsets
+    if not made and not sight.resources and sight.lacks(CLUSTER_POLICY):
         return Told(UNREAD, "the dump has no custom resources")
-    return seen
+    return _present(scene)
 
 
 def _switches(scene: Scene) -> Seen:
@@ -302,7 +309,7 @@ def _operand(scene: Scene, component: str) -> Seen:
         return Told(OFF, f"no switch {nodekeys.DEPLOY}{component} on this node")
     pods = scene.operands(component)
     if not pods:
-        if not _may_be_asked_for(scene, component):
+        if not scene.asked_for(component):
             return Told(OFF, "no custom resource asks for it")
         if unread := _undumped(scene, component):
             return Told(UNREAD, unread)
@@ -314,12 +321,6 @@ def _operand(scene: Scene, component: str) -> Seen:
     return Finding.unplaced(pods[-1], scene)
 
 
-def _may_be_asked_for(scene: Scene, component: str) -> bool:
-    """Whether a custom resource asks for it, or could, were it in the dump."""
-    sight = scene.sight
-    return sight.asked_for(component) or (not sight.resources and sight.lacks(CLUSTER_POLICY, NVIDIA_DRIVER))
-
-
 def _undumped(scene: Scene, component: str) -> str:
     """What is not in the dump, so that nobody knows whether the operand has no pod; '' where all is."""
     sight = scene.sight
@@ -327,7 +328,7 @@ def _undumped(scene: Scene, component: str) -> str:
         return "the dump has no pods"
     if any(one.spec.template.spec.component == component for one in sight.daemonsets):
         return ""
-    if sight.lacks(DAEMON_SET) and not complaints(scene, component):
+    if sight.lacks(DAEMON_SET) and not answered(scene, component, ""):
         return "the dump has no DaemonSets"
     return "the dump has no custom resources" if not sight.resources and sight.lacks(CLUSTER_POLICY) else ""
 

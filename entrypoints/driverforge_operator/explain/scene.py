@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from driverforge_core import nodekeys
 from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.ports import Kind, Log
-from driverforge_operator.state.kinds import CustomResource, by_age
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER, CustomResource, by_age
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 
 DRIVERS = ("driver", "vgpu-manager")
@@ -94,6 +95,12 @@ class Sight:
         settings = self.policy.spec.get(next(fields, component)) or {}
         return not (isinstance(settings, dict) and settings.get("enabled") is False)
 
+    def hides_what_asks_for(self, component: str) -> bool:
+        """Whether the user may not see all custom resources that may want a component."""
+        if self.hides(CLUSTER_POLICY):
+            return True
+        return component == "driver" and self.drivers_by_resource and self.hides(NVIDIA_DRIVER)
+
     @property
     def drivers_by_resource(self) -> bool:
         """Whether NVIDIADriver resources decide about drivers, rather than the ClusterPolicy."""
@@ -115,6 +122,13 @@ class Scene:
     @property
     def pods(self) -> Sequence[Pod]:
         return self.sight.pods_by_node.get(self.node.metadata.name, ())
+
+    def asked_for(self, component: str) -> bool:
+        """Whether a component is wanted here. Where nobody may read what asks, the node's switch says so."""
+        if self.sight.asked_for(component):
+            return True
+        switched_on = self.labels.get(nodekeys.DEPLOY + component) == "true"
+        return switched_on and self.sight.hides_what_asks_for(component)
 
     def operands(self, component: str) -> list[Pod]:
         """Pods of a component that are there and stay, the newest last."""
