@@ -210,16 +210,19 @@ class Judge:
         return self._archive_not_pinned(cell) or self._image_not_pinned(cell)
 
     def _archive_not_pinned(self, cell: Cell) -> Verdict | None:
-        """`unknown` where `lock` found no sha256 of NVIDIA's archive: somebody has to decide."""
+        """`unknown` where the lock has no sha256 of NVIDIA's archive.
+
+        It does not say whether `lock` has asked for one: a run for other drivers did not. So `lock` comes
+        first, and says itself what somebody has to decide where none is published.
+        """
         if cell.driver.payload != "runfile" or archive_of(cell, self._lock) is not None:
             return None
         command = self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-{cell.driver.version}-*",))
         return Verdict(
             state=State.UNKNOWN,
-            reason=f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned: no published "
-            "sha256 of it was found",
-            run=f"{command} --trust-first-use   (asks NVIDIA once more, then trusts what it downloads; "
-            "--archive FILE in its place for a file that you have)",
+            reason=f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned",
+            run=f"{command}   (asks NVIDIA for its sha256; where none is published, add --archive FILE, or "
+            "--trust-first-use)",
         )
 
     def _image_not_pinned(self, cell: Cell) -> Verdict | None:

@@ -33,7 +33,7 @@ PUBLISHED = "580.178.04"
 """The version of which NVIDIA has a checksum file here, for amd64 alone."""
 DECISIONS = {
     "subscription": r"a subscription is needed for sle-module-basesystem, where this driver's packages are",
-    "archive": r"NVIDIA's archive \S+ for \w+ is not pinned: no published sha256 of it was found",
+    "archive": r"NVIDIA's archive \S+ for \w+ is not pinned",
     "repository": r"the lock holds nothing for \S+",
 }
 """What a cell may be unknown for, and how its reason begins."""
