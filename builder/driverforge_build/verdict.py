@@ -55,6 +55,15 @@ FROM_SUBSCRIPTION = (
 )
 
 
+REALTIME = "a real-time kernel: NVIDIA does not support its driver there, and its build ignores that"
+
+
+REALTIME_NODES = (
+    "nodes that boot a real-time kernel compile with IGNORE_PREEMPT_RT_PRESENCE=1 in their environment alone, "
+    "and NVIDIA does not support its driver there"
+)
+
+
 class State(Enum):
     BUILD = "build"
     EXISTS = "exists"
@@ -141,7 +150,7 @@ class Judge:
         told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
         if found.state is State.BUILD:
             told += [self._unpinned_base(cell), self._no_kernels(cell), self._subscribed(cell)]
-            told += [self._without_fabric(cell)]
+            told += [self._without_fabric(cell), _realtime(cell)]
         warnings = tuple(filter(None, told))
         return replace(found, warnings=warnings) if warnings else found
 
@@ -384,6 +393,14 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         or "log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
+
+
+def _realtime(cell: Cell) -> str:
+    """What a real-time kernel's images go without: of a JIT image where its OS offers such a kernel."""
+    if cell.kernel is not None:
+        return REALTIME if cell.kernel.realtime else ""
+    offered = (flavour for series in cell.os.kernels for flavour in series.flavours.get(cell.arch, ()))
+    return REALTIME_NODES if any({"rt", "realtime"} & set(one.split("-")) for one in offered) else ""
 
 
 def _closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> list[str]:
