@@ -14,6 +14,7 @@ warning too, never a verdict.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -400,7 +401,7 @@ def _realtime(cell: Cell) -> str:
     if cell.kernel is not None:
         return REALTIME if cell.kernel.realtime else ""
     offered = (flavour for series in cell.os.kernels for flavour in series.flavours.get(cell.arch, ()))
-    return REALTIME_NODES if any({"rt", "realtime"} & set(one.split("-")) for one in offered) else ""
+    return REALTIME_NODES if any({"rt", "realtime"} & set(re.split("[-_]", one)) for one in offered) else ""
 
 
 def _closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> list[str]:

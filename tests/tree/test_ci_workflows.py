@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -36,6 +37,7 @@ from support.samples.synthetic import all_cells
 from support.skipping import provided
 
 CI = Path(__file__).parents[2] / "docs/ci"
+README = (CI / "README.md").read_text()
 GITHUB, GITLAB, SHARD = (CI / name for name in ("github.yml", "gitlab-ci.yml", "gitlab-shard.yml"))
 # what the jobs' variables hold
 VALUES = {
@@ -189,6 +191,22 @@ def test_what_the_workflow_reads_of_a_shard_is_there() -> None:
     assert all(read_there <= job.keys() for job in jobs)
 
 
+def test_a_github_job_that_is_run_again_uploads_in_the_place_of_before() -> None:
+    steps = [step for job in read(GITHUB)["jobs"].values() for step in job["steps"]]
+    uploads = [step["with"] for step in steps if "actions/upload-artifact@" in step.get("uses", "")]
+    assert len(uploads) >= 4
+    assert all(upload["overwrite"] is True for upload in uploads)
+
+
+def test_a_repository_without_pages_leaves_out_what_our_page_names() -> None:
+    """The last steps of `index`, from the first one that only the page needs."""
+    (number,) = re.findall(r"the job\s+`page`\s+and\s+the\s+last\s+(\w+)\s+steps\s+of\s+`index`", README)
+    steps = read(GITHUB)["jobs"]["index"]["steps"]
+    pages = [step.get("with", {}).get("path") == "builds" or "page" in json.dumps(step) for step in steps]
+    count = {"two": 2, "three": 3, "four": 4}[number]
+    assert pages == [False] * (len(steps) - count) + [True] * count
+
+
 def test_github_keeps_the_times_of_earlier_runs() -> None:
     """A night builds what is new alone: what it measured must not be all that the next plan knows."""
     jobs = read(GITHUB)["jobs"]
@@ -300,41 +318,98 @@ def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None
     assert (checkout / uploaded / "index.html").is_file()
 
 
-def test_github_commits_what_is_covered_with_the_token_of_that_step_alone(tmp_path: Path) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveredBranch:
+    """A repository with the branch `covered`, and a job's clone of it."""
+
+    bare: Path
+    clone: Path
+
+    def git(self, *words: str, folder: Path | None = None) -> str:
+        named = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+        return process.run("git", *named, *words, cwd=folder or self.bare, env=NO_CONFIGURATION).stdout
+
+    def check_out(self, ref: str) -> None:
+        """As actions/checkout does: a branch is checked out as one, a commit is not on any."""
+        self.git("fetch", "--quiet", str(self.bare), "covered", folder=self.clone)
+        words = ("--detach", ref) if len(ref) == 40 else ("-B", ref, "FETCH_HEAD")
+        self.git("checkout", "--quiet", *words, folder=self.clone)
+
+    def commit(self, text: str, token: str) -> process.Finished:
+        """The job's own step, with a covered.json that `index` has left."""
+        (step,) = (one for one in read(GITHUB)["jobs"]["covered"]["steps"] if "run" in one)
+        if text:
+            (self.clone / "covered.json").write_text(text)
+        job = {"GITHUB_ACTOR": "robot", "GITHUB_SHA": "0" * 40, "TOKEN": token, **NO_CONFIGURATION}
+        with git_server(self.bare.parent, "x-access-token:of-the-job") as address:
+            self.git("remote", "set-url", "origin", f"{address}/repository", folder=self.clone)
+            return process.run("bash", "-ec", step["run"], cwd=self.clone, env=job, check=False)
+
+
+# nobody's own configuration, and no prompt
+NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
+@pytest.fixture
+def covered(tmp_path: Path) -> CoveredBranch:
     if gone := process.missing("git"):
         pytest.skip(f"not installed: {', '.join(gone)}")
-    (step,) = (one for one in read(GITHUB)["jobs"]["covered"]["steps"] if "run" in one)
-    # nobody's own configuration, and no prompt
-    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
-    named = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-    job = {"GITHUB_ACTOR": "robot", "GITHUB_SHA": "0" * 40, **own}
-    bare, clone = tmp_path / "srv/repository", tmp_path / "clone"
+    made = CoveredBranch(bare=tmp_path / "srv/repository", clone=tmp_path / "clone")
+    made.bare.mkdir(parents=True)
+    made.git("init", "--quiet", "--bare", "--initial-branch", "covered")
+    made.git("clone", "--quiet", str(made.bare), str(made.clone))
+    made.git("switch", "--quiet", "--orphan", "covered", folder=made.clone)
+    made.git("commit", "--quiet", "--allow-empty", "--message", "Covered kernels", folder=made.clone)
+    made.git("push", "--quiet", "--set-upstream", "origin", "covered", folder=made.clone)
+    return made
 
-    def git(*words: str, folder: Path = bare) -> str:
-        return process.run("git", *words, cwd=folder, env=own).stdout
 
-    def commit(token: str) -> process.Finished:
-        return process.run("bash", "-ec", step["run"], cwd=clone, env={**job, "TOKEN": token}, check=False)
+def covered_as_index_read_it(covered: CoveredBranch, tmp_path: Path) -> str:
+    """What the job `covered` checks out, told by the steps of `index` that follow its own checkout."""
+    jobs = read(GITHUB)["jobs"]
+    (checkout,) = (step for step in jobs["covered"]["steps"] if "actions/checkout@" in step.get("uses", ""))
+    told = re.fullmatch(r"\$\{\{ needs\.index\.outputs\.(\w+) \}\}", checkout["with"]["ref"])
+    if not told:
+        return str(checkout["with"]["ref"])
+    output = re.fullmatch(r"\$\{\{ steps\.(\w+)\.outputs\.(\w+) \}\}", jobs["index"]["outputs"][told[1]])
+    assert output
+    names = [step.get("id") or step.get("with", {}).get("name") for step in jobs["index"]["steps"]]
+    # else it may be the commit of this attempt and the file of an earlier one
+    assert names.index("covered") < names.index(output[1])
+    folder, file = tmp_path / "index", tmp_path / "output"
+    covered.git("clone", "--quiet", str(covered.bare), str(folder / "covered"))
+    (script,) = (step["run"] for step in jobs["index"]["steps"] if step.get("id") == output[1])
+    process.run("bash", "-ec", script, cwd=folder, env={"GITHUB_OUTPUT": str(file), **NO_CONFIGURATION})
+    (value,) = re.findall(rf"^{output[2]}=(.*)$", file.read_text(), re.MULTILINE)
+    return str(value)
 
-    bare.mkdir(parents=True)
-    git("init", "--quiet", "--bare", "--initial-branch", "covered")
-    git("clone", "--quiet", str(bare), str(clone))
-    git("switch", "--quiet", "--orphan", "covered", folder=clone)
-    git(*named, "commit", "--quiet", "--allow-empty", "--message", "Covered kernels", folder=clone)
-    git("push", "--quiet", "--set-upstream", "origin", "covered", folder=clone)
-    with git_server(bare.parent, "x-access-token:of-the-job") as address:
-        git("remote", "set-url", "origin", f"{address}/repository", folder=clone)
-        assert commit("of-the-job").status == 0, "there is nothing to commit"
-        (clone / "covered.json").write_text("{}")
-        assert commit("another").status != 0
-        assert git("ls-tree", "--name-only", "covered") == ""
-        (clone / "covered.json").write_text('{"schema": 1}')
-        done = commit("of-the-job")
+
+def test_github_commits_what_is_covered_with_the_token_of_that_step_alone(
+    covered: CoveredBranch, tmp_path: Path
+) -> None:
+    covered.check_out(covered_as_index_read_it(covered, tmp_path))
+    assert covered.commit("", "of-the-job").status == 0, "there is nothing to commit"
+    assert covered.commit("{}", "another").status != 0
+    assert covered.git("ls-tree", "--name-only", "covered") == ""
+    done = covered.commit('{"schema": 1}', "of-the-job")
     assert done.status == 0, done.stderr
-    assert git("show", "covered:covered.json") == '{"schema": 1}'
-    assert git("log", "--max-count=1", "--format=%an %s", "covered") == f"robot Images of {'0' * 40}\n"
-    kept = [path for path in clone.rglob("*") if path.is_file() and b"of-the-job" in path.read_bytes()]
-    assert kept == []
+    assert covered.git("show", "covered:covered.json") == '{"schema": 1}'
+    told = covered.git("log", "--max-count=1", "--format=%an %s", "covered")
+    assert told == f"robot Images of {'0' * 40}\n"
+    files = [path for path in covered.clone.rglob("*") if path.is_file()]
+    assert [path for path in files if b"of-the-job" in path.read_bytes()] == []
+
+
+def test_github_keeps_what_a_later_run_has_written_since(covered: CoveredBranch, tmp_path: Path) -> None:
+    """An old run's job may be run again: its covered.json was made of an older one."""
+    read_then = covered_as_index_read_it(covered, tmp_path)
+    covered.check_out("covered")
+    assert covered.commit('{"newer": 1}', "of-the-job").status == 0
+    covered.check_out(read_then)
+    done = covered.commit('{"older": 1}', "of-the-job")
+    assert done.status != 0
+    assert "rejected" in done.stderr
+    assert covered.git("show", "covered:covered.json") == '{"newer": 1}'
 
 
 def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path, packages: PackageRegistry) -> None:

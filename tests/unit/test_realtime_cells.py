@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.discover.machine import Machine
+from driverforge_build.discover.rpm.places import locate
+from driverforge_build.discover.settings import Settings
 from driverforge_build.matrix import Cell, Matrix, jit_cells, kernel_cells, load_matrix
+from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.render.context import context_of
 from driverforge_build.render.spec import image_specs
@@ -63,6 +67,15 @@ def test_the_builds_of_other_kernels_do_not_ignore_what_nvidia_checks() -> None:
     text = dockerfile(of_the_page(), "debian12", USUAL)
     assert f" driverctl build --kernel {USUAL} " in text
     assert "IGNORE_PREEMPT_RT_PRESENCE" not in text
+
+
+@pytest.mark.parametrize(("arch", "read"), [("amd64", True), ("arm64", False)])
+def test_the_repository_of_red_hats_is_read_for_the_architecture_that_has_it(arch: Arch, read: bool) -> None:
+    (row,) = (row for row in of_the_page().rows if row.id == "rocky9")
+    settings = Settings(now=datetime(2026, 11, 20, tzinfo=timezone.utc), machine=Machine())
+    places = {place.id: place.uri for place in locate(row.on(arch), arch, settings)}
+    assert {"baseos", "appstream"} <= places.keys()
+    assert places.get("rt", "") == ("https://mirror.site/rocky/9/RT/x86_64/os" if read else "")
 
 
 def test_red_hats_have_their_own_packages() -> None:
