@@ -108,6 +108,7 @@ def test_each_line_is_one_that_driverforge_takes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("shards").mkdir()
+    Path("entitlement").mkdir()
     Path("shards/1.txt").write_text("debian12-amd64-535.261.03-jit\n")
     for name in ("plan.json", "covered.json", "covered/covered.json", "builds/*.json"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -141,6 +142,8 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
     assert workflow["permissions"] == {}
     rights = {name: job["permissions"] for name, job in workflow["jobs"].items()}
     assert rights == {
+        "lock": {"contents": "read"},
+        "propose": {"contents": "write", "pull-requests": "write"},
         "plan": {"contents": "read", "packages": "read"},
         "build": {"contents": "read", "packages": "write"},
         "index": {"contents": "read", "packages": "write"},
@@ -151,20 +154,21 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
 
 
 def test_no_github_job_leaves_its_token_where_programs_find_it() -> None:
-    """The one that may write to the repository runs git alone, and a step alone is given it."""
+    """Those that may write to the repository run git and gh alone, and a step alone is given it."""
     jobs = read(GITHUB)["jobs"]
     steps = [(name, step) for name, job in jobs.items() for step in job["steps"]]
     checkouts = [step for _, step in steps if "actions/checkout@" in step.get("uses", "")]
     assert checkouts
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
     given = [(name, step) for name, step in steps if "github.token" in json.dumps(step)]
-    assert all("docker login" in step["run"] for name, step in given if name != "covered")
-    ((_, push),) = (one for one in given if one[0] == "covered")
-    assert [step["run"] for step in jobs["covered"]["steps"] if "run" in step] == [push["run"]]
-    programs = {line.split()[0] for line in re.sub(r"\\\n", " ", push["run"]).splitlines()}
-    assert programs == {"git"}
-    writers = [name for name, job in jobs.items() if job["permissions"].get("contents") == "write"]
-    assert writers == ["covered"]
+    writers = {"covered": {"git"}, "propose": {"git", "gh", "test"}}
+    assert all("docker login" in step["run"] for name, step in given if name not in writers)
+    for writer, wanted in writers.items():
+        ((_, push),) = (one for one in given if one[0] == writer)
+        assert [step["run"] for step in jobs[writer]["steps"] if "run" in step] == [push["run"]]
+        programs = {line.split()[0] for line in re.sub(r"\\\n", " ", push["run"]).splitlines()}
+        assert programs == wanted
+    assert {name for name, job in jobs.items() if job["permissions"].get("contents") == "write"} == {*writers}
 
 
 def test_every_action_and_image_is_pinned_by_a_digest() -> None:
@@ -498,16 +502,100 @@ def commands_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
     return MockPath(tmp_path / "bin")
 
 
-@pytest.mark.parametrize(
-    ("checked", "ended", "runs"), [(0, 0, 1), (1, 0, 2), (75, 0, 1), (65, 65, 1)], ids=str
-)
-def test_the_lock_is_written_where_it_would_change_and_nowhere_else(
-    commands_here: MockPath, checked: int, ended: int, runs: int
+def script_of(path: Path, job: str) -> str:
+    jobs = read(path)
+    steps = jobs["jobs"][job]["steps"] if path == GITHUB else [jobs[job]]
+    (script,) = (text for text in scripts(steps) if "driverforge " in text or "push" in text)
+    return script
+
+
+@pytest.mark.parametrize("path", [GITHUB, GITLAB], ids=lambda path: path.name)
+@pytest.mark.parametrize(("locked", "ended"), [(0, 0), (75, 0), (1, 1), (65, 65)], ids=str)
+def test_a_repository_that_does_not_answer_is_no_failure_of_the_nightly_lock(
+    commands_here: MockPath, path: Path, locked: int, ended: int
 ) -> None:
-    commands_here.add("driverforge", f'case "$*" in *--check*) exit {checked} ;; esac')
-    script = block("ci/README.md", "--check")
-    done = process.run("sh", "-ec", script, env=commands_here.environ(), check=False)
-    assert (done.status, len(commands_here.calls("driverforge"))) == (ended, runs)
+    commands_here.add("driverforge", f"exit {locked}")
+    done = process.run("sh", "-ec", script_of(path, "lock"), env=commands_here.environ(), check=False)
+    assert (done.status, len(commands_here.calls("driverforge"))) == (ended, 1)
+
+
+def test_the_lock_is_proposed_at_night_and_only_the_default_branch_pushes_images() -> None:
+    github, gitlab = read(GITHUB)["jobs"], read(GITLAB)
+    assert github["lock"]["if"] == "github.event_name != 'push'"
+    assert (github["propose"]["needs"], gitlab["propose"]["needs"]) == ("lock", ["lock"])
+    (rule,) = gitlab["workflow"]["rules"]
+    assert rule == {"if": "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH"}
+    night = [{"if": '$CI_PIPELINE_SOURCE == "schedule"'}]
+    assert [name for name, job in gitlab.items() if name != "workflow" and "rules" in job] == [
+        "lock",
+        "propose",
+    ]
+    assert gitlab["lock"]["rules"] == gitlab["propose"]["rules"] == night
+    # the token is that of one job, and a lock that fails keeps no image from being built
+    assert gitlab["propose"]["environment"]["name"] == "lock"
+    assert gitlab["build"]["needs"] == ["plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What came of a job `propose`: `pushed` is the lock on the branch, `options` are those of the push."""
+
+    pushed: str
+    options: str
+    opened: tuple[str, ...]
+
+
+def propose(covered: CoveredBranch, commands: MockPath, path: Path, text: str) -> Proposal:
+    """Run the job's own lines where `lock` left a file, and the branch `covered` stands for the default one."""
+    hook = covered.bare / "hooks/post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nenv | grep ^GIT_PUSH_OPTION_[0-9] | sort >options\n")
+    hook.chmod(0o755)
+    covered.git("config", "receive.advertisePushOptions", "true")
+    (covered.clone / "driverforge.lock.json").write_text(text)
+    user = "x-access-token" if path == GITHUB else "oauth2"
+    job = {"GITHUB_ACTOR": "robot", "GITHUB_REF_NAME": "covered", "CI_DEFAULT_BRANCH": "covered"}
+    job |= {"GH_TOKEN": "of-the-job", "LOCK_TOKEN": "of-the-job", **NO_CONFIGURATION}
+    with git_server(covered.bare.parent, f"{user}:of-the-job") as address:
+        covered.git("remote", "set-url", "origin", f"{address}/repository", folder=covered.clone)
+        # GitLab serves a repository as NAME.git too
+        (covered.bare.parent / "repository.git").symlink_to(covered.bare)
+        job["CI_PROJECT_URL"] = f"{address}/repository"
+        process.run("bash", "-ec", script_of(path, "propose"), cwd=covered.clone, env=commands.environ(job))
+    (covered.bare.parent / "repository.git").unlink()
+    branches = covered.git("branch", "--list", "driverforge-lock").split()
+    return Proposal(
+        pushed=covered.git("show", "driverforge-lock:driverforge.lock.json") if branches else "",
+        options=(covered.bare / "options").read_text() if (covered.bare / "options").exists() else "",
+        opened=tuple(call for call in commands.calls("gh") if call.startswith("pr create")),
+    )
+
+
+@pytest.mark.parametrize("path", [GITHUB, GITLAB], ids=lambda path: path.name)
+def test_a_lock_that_changed_is_one_request_and_one_that_did_not_is_none(
+    covered: CoveredBranch, commands_here: MockPath, path: Path
+) -> None:
+    commands_here.add("gh", 'case "$*" in *list*) cat numbers ;; esac')
+    (covered.clone / "numbers").write_text("")
+    (covered.clone / "driverforge.lock.json").write_text("old")
+    covered.git("add", "driverforge.lock.json", folder=covered.clone)
+    covered.git("commit", "--quiet", "--message", "A lock", folder=covered.clone)
+    start = covered.git("rev-parse", "HEAD", folder=covered.clone).strip()
+    assert propose(covered, commands_here, path, "old") == Proposal(pushed="", options="", opened=())
+    first = propose(covered, commands_here, path, "new")
+    assert first.pushed == "new"
+    if path == GITHUB:
+        assert first.opened == ("pr create --head driverforge-lock --base covered --fill",)
+    else:
+        assert "=merge_request.create\n" in first.options
+        assert "=merge_request.target=covered\n" in first.options
+    # the next night begins with the default branch again, and the request is still open
+    covered.git("reset", "--quiet", "--hard", start, folder=covered.clone)
+    (covered.clone / "numbers").write_text("7\n")
+    second = propose(covered, commands_here, path, "newer")
+    assert (second.pushed, second.opened) == ("newer", first.opened)
+    files = [file for file in covered.clone.rglob("*") if file.is_file()]
+    assert [file for file in files if b"of-the-job" in file.read_bytes()] == []
 
 
 @pytest.mark.parametrize("changed", [True, False])

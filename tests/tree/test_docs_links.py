@@ -23,7 +23,9 @@ def test_links_lead_to_files(page: Path) -> None:
 MATRICES = [
     pytest.param(text, id=f"{page.relative_to(ROOT)}: {number}")
     for page in PAGES
-    for number, text in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    for number, text in enumerate(
+        re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    )
     if re.search(r"^(systems|exclusions|keep|branches):", text, re.MULTILINE)
 ]
 

@@ -197,7 +197,9 @@ def test_without_a_published_sum_a_person_has_to_decide(site: Site) -> None:
 
 def test_an_archive_that_nobody_asked_for_is_one_for_lock_to_ask_about(site: Site) -> None:
     """A run for another driver pins this one's packages, and not its archive."""
-    other = ROW.removeprefix("    drivers:\n").replace('id: "535"', "id: older").replace(VERSION, "535.308.01")
+    other = (
+        ROW.removeprefix("    drivers:\n").replace('id: "535"', "id: older").replace(VERSION, "535.308.01")
+    )
     other = other.replace("        url:", "        variants: [jit]\n        url:")
     write_matrix(site.folder, ONLY_RUNFILE.replace(ROW, ROW + other))
     publish_common(site.nvidia, VERSION)
