@@ -14,6 +14,7 @@ warning too, never a verdict.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -52,6 +53,15 @@ NO_KERNELS = "the lock has no kernels of {}: a subscription is needed for {}"
 FROM_SUBSCRIPTION = (
     "its build downloads from {}: run it on a registered host, or give what opens it there (--entitlement "
     "DIR), or a base that is configured with a copy (--base {}=REF)"
+)
+
+
+REALTIME = "a real-time kernel: NVIDIA does not support its driver there, and its build ignores that"
+
+
+REALTIME_NODES = (
+    "nodes that boot a real-time kernel compile with IGNORE_PREEMPT_RT_PRESENCE=1 in their environment alone, "
+    "and NVIDIA does not support its driver there"
 )
 
 
@@ -141,7 +151,7 @@ class Judge:
         told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
         if found.state is State.BUILD:
             told += [self._unpinned_base(cell), self._no_kernels(cell), self._subscribed(cell)]
-            told += [self._without_fabric(cell)]
+            told += [self._without_fabric(cell), _realtime(cell)]
         warnings = tuple(filter(None, told))
         return replace(found, warnings=warnings) if warnings else found
 
@@ -210,16 +220,19 @@ class Judge:
         return self._archive_not_pinned(cell) or self._image_not_pinned(cell)
 
     def _archive_not_pinned(self, cell: Cell) -> Verdict | None:
-        """`unknown` where `lock` found no sha256 of NVIDIA's archive: somebody has to decide."""
+        """`unknown` where the lock has no sha256 of NVIDIA's archive.
+
+        It does not say whether `lock` has asked for one: a run for other drivers did not. So `lock` comes
+        first, and says itself what somebody has to decide where none is published.
+        """
         if cell.driver.payload != "runfile" or archive_of(cell, self._lock) is not None:
             return None
         command = self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-{cell.driver.version}-*",))
         return Verdict(
             state=State.UNKNOWN,
-            reason=f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned: no published "
-            "sha256 of it was found",
-            run=f"{command} --trust-first-use   (asks NVIDIA once more, then trusts what it downloads; "
-            "--archive FILE in its place for a file that you have)",
+            reason=f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned",
+            run=f"{command}   (asks NVIDIA for its sha256; where none is published, add --archive FILE, or "
+            "--trust-first-use)",
         )
 
     def _image_not_pinned(self, cell: Cell) -> Verdict | None:
@@ -381,6 +394,14 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         or "log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
+
+
+def _realtime(cell: Cell) -> str:
+    """What a real-time kernel's images go without: of a JIT image where its OS offers such a kernel."""
+    if cell.kernel is not None:
+        return REALTIME if cell.kernel.realtime else ""
+    offered = (flavour for series in cell.os.kernels for flavour in series.flavours.get(cell.arch, ()))
+    return REALTIME_NODES if any({"rt", "realtime"} & set(re.split("[-_]", one)) for one in offered) else ""
 
 
 def _closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> list[str]:

@@ -78,9 +78,9 @@ class KernelRelease:
         if found := _FLAVOUR.fullmatch(rest):
             flavour = found["flavour"]
             abi = found["abi"] or found["release"]
-            return cls(
-                text=text, version=version, abi=abi, flavour=flavour, variant=_variant(flavour.split("-"))
-            )
+            # SUSE's are rt and rt_debug
+            words = re.split("[-_]", flavour)
+            return cls(text=text, version=version, abi=abi, flavour=flavour, variant=_variant(words))
         return cls(text=text, version=version, abi="", flavour="", variant="")
 
     @property

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -36,6 +37,7 @@ from support.samples.synthetic import all_cells
 from support.skipping import provided
 
 CI = Path(__file__).parents[2] / "docs/ci"
+README = (CI / "README.md").read_text()
 GITHUB, GITLAB, SHARD = (CI / name for name in ("github.yml", "gitlab-ci.yml", "gitlab-shard.yml"))
 # what the jobs' variables hold
 VALUES = {
@@ -106,6 +108,7 @@ def test_each_line_is_one_that_driverforge_takes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("shards").mkdir()
+    Path("entitlement").mkdir()
     Path("shards/1.txt").write_text("debian12-amd64-535.261.03-jit\n")
     for name in ("plan.json", "covered.json", "covered/covered.json", "builds/*.json"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -139,6 +142,8 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
     assert workflow["permissions"] == {}
     rights = {name: job["permissions"] for name, job in workflow["jobs"].items()}
     assert rights == {
+        "lock": {"contents": "read"},
+        "propose": {"contents": "write", "pull-requests": "write"},
         "plan": {"contents": "read", "packages": "read"},
         "build": {"contents": "read", "packages": "write"},
         "index": {"contents": "read", "packages": "write"},
@@ -149,20 +154,21 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
 
 
 def test_no_github_job_leaves_its_token_where_programs_find_it() -> None:
-    """The one that may write to the repository runs git alone, and a step alone is given it."""
+    """Those that may write to the repository run git and gh alone, and a step alone is given it."""
     jobs = read(GITHUB)["jobs"]
     steps = [(name, step) for name, job in jobs.items() for step in job["steps"]]
     checkouts = [step for _, step in steps if "actions/checkout@" in step.get("uses", "")]
     assert checkouts
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
     given = [(name, step) for name, step in steps if "github.token" in json.dumps(step)]
-    assert all("docker login" in step["run"] for name, step in given if name != "covered")
-    ((_, push),) = (one for one in given if one[0] == "covered")
-    assert [step["run"] for step in jobs["covered"]["steps"] if "run" in step] == [push["run"]]
-    programs = {line.split()[0] for line in re.sub(r"\\\n", " ", push["run"]).splitlines()}
-    assert programs == {"git"}
-    writers = [name for name, job in jobs.items() if job["permissions"].get("contents") == "write"]
-    assert writers == ["covered"]
+    writers = {"covered": {"git"}, "propose": {"git", "gh", "test"}}
+    assert all("docker login" in step["run"] for name, step in given if name not in writers)
+    for writer, wanted in writers.items():
+        ((_, push),) = (one for one in given if one[0] == writer)
+        assert [step["run"] for step in jobs[writer]["steps"] if "run" in step] == [push["run"]]
+        programs = {line.split()[0] for line in re.sub(r"\\\n", " ", push["run"]).splitlines()}
+        assert programs == wanted
+    assert {name for name, job in jobs.items() if job["permissions"].get("contents") == "write"} == {*writers}
 
 
 def test_every_action_and_image_is_pinned_by_a_digest() -> None:
@@ -187,6 +193,22 @@ def test_what_the_workflow_reads_of_a_shard_is_there() -> None:
     read_there = set(re.findall(r"(?<!outputs\.)\bmatrix\.(\w+)", " ".join(expressions)))
     assert {"name", "arch", "cells"} <= read_there
     assert all(read_there <= job.keys() for job in jobs)
+
+
+def test_a_github_job_that_is_run_again_uploads_in_the_place_of_before() -> None:
+    steps = [step for job in read(GITHUB)["jobs"].values() for step in job["steps"]]
+    uploads = [step["with"] for step in steps if "actions/upload-artifact@" in step.get("uses", "")]
+    assert len(uploads) >= 4
+    assert all(upload["overwrite"] is True for upload in uploads)
+
+
+def test_a_repository_without_pages_leaves_out_what_our_page_names() -> None:
+    """The last steps of `index`, from the first one that only the page needs."""
+    (number,) = re.findall(r"the job\s+`page`\s+and\s+the\s+last\s+(\w+)\s+steps\s+of\s+`index`", README)
+    steps = read(GITHUB)["jobs"]["index"]["steps"]
+    pages = [step.get("with", {}).get("path") == "builds" or "page" in json.dumps(step) for step in steps]
+    count = {"two": 2, "three": 3, "four": 4}[number]
+    assert pages == [False] * (len(steps) - count) + [True] * count
 
 
 def test_github_keeps_the_times_of_earlier_runs() -> None:
@@ -300,41 +322,98 @@ def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None
     assert (checkout / uploaded / "index.html").is_file()
 
 
-def test_github_commits_what_is_covered_with_the_token_of_that_step_alone(tmp_path: Path) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveredBranch:
+    """A repository with the branch `covered`, and a job's clone of it."""
+
+    bare: Path
+    clone: Path
+
+    def git(self, *words: str, folder: Path | None = None) -> str:
+        named = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+        return process.run("git", *named, *words, cwd=folder or self.bare, env=NO_CONFIGURATION).stdout
+
+    def check_out(self, ref: str) -> None:
+        """As actions/checkout does: a branch is checked out as one, a commit is not on any."""
+        self.git("fetch", "--quiet", str(self.bare), "covered", folder=self.clone)
+        words = ("--detach", ref) if len(ref) == 40 else ("-B", ref, "FETCH_HEAD")
+        self.git("checkout", "--quiet", *words, folder=self.clone)
+
+    def commit(self, text: str, token: str) -> process.Finished:
+        """The job's own step, with a covered.json that `index` has left."""
+        (step,) = (one for one in read(GITHUB)["jobs"]["covered"]["steps"] if "run" in one)
+        if text:
+            (self.clone / "covered.json").write_text(text)
+        job = {"GITHUB_ACTOR": "robot", "GITHUB_SHA": "0" * 40, "TOKEN": token, **NO_CONFIGURATION}
+        with git_server(self.bare.parent, "x-access-token:of-the-job") as address:
+            self.git("remote", "set-url", "origin", f"{address}/repository", folder=self.clone)
+            return process.run("bash", "-ec", step["run"], cwd=self.clone, env=job, check=False)
+
+
+# nobody's own configuration, and no prompt
+NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
+@pytest.fixture
+def covered(tmp_path: Path) -> CoveredBranch:
     if gone := process.missing("git"):
         pytest.skip(f"not installed: {', '.join(gone)}")
-    (step,) = (one for one in read(GITHUB)["jobs"]["covered"]["steps"] if "run" in one)
-    # nobody's own configuration, and no prompt
-    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
-    named = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-    job = {"GITHUB_ACTOR": "robot", "GITHUB_SHA": "0" * 40, **own}
-    bare, clone = tmp_path / "srv/repository", tmp_path / "clone"
+    made = CoveredBranch(bare=tmp_path / "srv/repository", clone=tmp_path / "clone")
+    made.bare.mkdir(parents=True)
+    made.git("init", "--quiet", "--bare", "--initial-branch", "covered")
+    made.git("clone", "--quiet", str(made.bare), str(made.clone))
+    made.git("switch", "--quiet", "--orphan", "covered", folder=made.clone)
+    made.git("commit", "--quiet", "--allow-empty", "--message", "Covered kernels", folder=made.clone)
+    made.git("push", "--quiet", "--set-upstream", "origin", "covered", folder=made.clone)
+    return made
 
-    def git(*words: str, folder: Path = bare) -> str:
-        return process.run("git", *words, cwd=folder, env=own).stdout
 
-    def commit(token: str) -> process.Finished:
-        return process.run("bash", "-ec", step["run"], cwd=clone, env={**job, "TOKEN": token}, check=False)
+def covered_as_index_read_it(covered: CoveredBranch, tmp_path: Path) -> str:
+    """What the job `covered` checks out, told by the steps of `index` that follow its own checkout."""
+    jobs = read(GITHUB)["jobs"]
+    (checkout,) = (step for step in jobs["covered"]["steps"] if "actions/checkout@" in step.get("uses", ""))
+    told = re.fullmatch(r"\$\{\{ needs\.index\.outputs\.(\w+) \}\}", checkout["with"]["ref"])
+    if not told:
+        return str(checkout["with"]["ref"])
+    output = re.fullmatch(r"\$\{\{ steps\.(\w+)\.outputs\.(\w+) \}\}", jobs["index"]["outputs"][told[1]])
+    assert output
+    names = [step.get("id") or step.get("with", {}).get("name") for step in jobs["index"]["steps"]]
+    # else it may be the commit of this attempt and the file of an earlier one
+    assert names.index("covered") < names.index(output[1])
+    folder, file = tmp_path / "index", tmp_path / "output"
+    covered.git("clone", "--quiet", str(covered.bare), str(folder / "covered"))
+    (script,) = (step["run"] for step in jobs["index"]["steps"] if step.get("id") == output[1])
+    process.run("bash", "-ec", script, cwd=folder, env={"GITHUB_OUTPUT": str(file), **NO_CONFIGURATION})
+    (value,) = re.findall(rf"^{output[2]}=(.*)$", file.read_text(), re.MULTILINE)
+    return str(value)
 
-    bare.mkdir(parents=True)
-    git("init", "--quiet", "--bare", "--initial-branch", "covered")
-    git("clone", "--quiet", str(bare), str(clone))
-    git("switch", "--quiet", "--orphan", "covered", folder=clone)
-    git(*named, "commit", "--quiet", "--allow-empty", "--message", "Covered kernels", folder=clone)
-    git("push", "--quiet", "--set-upstream", "origin", "covered", folder=clone)
-    with git_server(bare.parent, "x-access-token:of-the-job") as address:
-        git("remote", "set-url", "origin", f"{address}/repository", folder=clone)
-        assert commit("of-the-job").status == 0, "there is nothing to commit"
-        (clone / "covered.json").write_text("{}")
-        assert commit("another").status != 0
-        assert git("ls-tree", "--name-only", "covered") == ""
-        (clone / "covered.json").write_text('{"schema": 1}')
-        done = commit("of-the-job")
+
+def test_github_commits_what_is_covered_with_the_token_of_that_step_alone(
+    covered: CoveredBranch, tmp_path: Path
+) -> None:
+    covered.check_out(covered_as_index_read_it(covered, tmp_path))
+    assert covered.commit("", "of-the-job").status == 0, "there is nothing to commit"
+    assert covered.commit("{}", "another").status != 0
+    assert covered.git("ls-tree", "--name-only", "covered") == ""
+    done = covered.commit('{"schema": 1}', "of-the-job")
     assert done.status == 0, done.stderr
-    assert git("show", "covered:covered.json") == '{"schema": 1}'
-    assert git("log", "--max-count=1", "--format=%an %s", "covered") == f"robot Images of {'0' * 40}\n"
-    kept = [path for path in clone.rglob("*") if path.is_file() and b"of-the-job" in path.read_bytes()]
-    assert kept == []
+    assert covered.git("show", "covered:covered.json") == '{"schema": 1}'
+    told = covered.git("log", "--max-count=1", "--format=%an %s", "covered")
+    assert told == f"robot Images of {'0' * 40}\n"
+    files = [path for path in covered.clone.rglob("*") if path.is_file()]
+    assert [path for path in files if b"of-the-job" in path.read_bytes()] == []
+
+
+def test_github_keeps_what_a_later_run_has_written_since(covered: CoveredBranch, tmp_path: Path) -> None:
+    """An old run's job may be run again: its covered.json was made of an older one."""
+    read_then = covered_as_index_read_it(covered, tmp_path)
+    covered.check_out("covered")
+    assert covered.commit('{"newer": 1}', "of-the-job").status == 0
+    covered.check_out(read_then)
+    done = covered.commit('{"older": 1}', "of-the-job")
+    assert done.status != 0
+    assert "rejected" in done.stderr
+    assert covered.git("show", "covered:covered.json") == '{"newer": 1}'
 
 
 def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path, packages: PackageRegistry) -> None:
@@ -423,16 +502,100 @@ def commands_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
     return MockPath(tmp_path / "bin")
 
 
-@pytest.mark.parametrize(
-    ("checked", "ended", "runs"), [(0, 0, 1), (1, 0, 2), (75, 0, 1), (65, 65, 1)], ids=str
-)
-def test_the_lock_is_written_where_it_would_change_and_nowhere_else(
-    commands_here: MockPath, checked: int, ended: int, runs: int
+def script_of(path: Path, job: str) -> str:
+    jobs = read(path)
+    steps = jobs["jobs"][job]["steps"] if path == GITHUB else [jobs[job]]
+    (script,) = (text for text in scripts(steps) if "driverforge " in text or "push" in text)
+    return script
+
+
+@pytest.mark.parametrize("path", [GITHUB, GITLAB], ids=lambda path: path.name)
+@pytest.mark.parametrize(("locked", "ended"), [(0, 0), (75, 0), (1, 1), (65, 65)], ids=str)
+def test_a_repository_that_does_not_answer_is_no_failure_of_the_nightly_lock(
+    commands_here: MockPath, path: Path, locked: int, ended: int
 ) -> None:
-    commands_here.add("driverforge", f'case "$*" in *--check*) exit {checked} ;; esac')
-    script = block("ci/README.md", "--check")
-    done = process.run("sh", "-ec", script, env=commands_here.environ(), check=False)
-    assert (done.status, len(commands_here.calls("driverforge"))) == (ended, runs)
+    commands_here.add("driverforge", f"exit {locked}")
+    done = process.run("sh", "-ec", script_of(path, "lock"), env=commands_here.environ(), check=False)
+    assert (done.status, len(commands_here.calls("driverforge"))) == (ended, 1)
+
+
+def test_the_lock_is_proposed_at_night_and_only_the_default_branch_pushes_images() -> None:
+    github, gitlab = read(GITHUB)["jobs"], read(GITLAB)
+    assert github["lock"]["if"] == "github.event_name != 'push'"
+    assert (github["propose"]["needs"], gitlab["propose"]["needs"]) == ("lock", ["lock"])
+    (rule,) = gitlab["workflow"]["rules"]
+    assert rule == {"if": "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH"}
+    night = [{"if": '$CI_PIPELINE_SOURCE == "schedule"'}]
+    assert [name for name, job in gitlab.items() if name != "workflow" and "rules" in job] == [
+        "lock",
+        "propose",
+    ]
+    assert gitlab["lock"]["rules"] == gitlab["propose"]["rules"] == night
+    # the token is that of one job, and a lock that fails keeps no image from being built
+    assert gitlab["propose"]["environment"]["name"] == "lock"
+    assert gitlab["build"]["needs"] == ["plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What came of a job `propose`: `pushed` is the lock on the branch, `options` are those of the push."""
+
+    pushed: str
+    options: str
+    opened: tuple[str, ...]
+
+
+def propose(covered: CoveredBranch, commands: MockPath, path: Path, text: str) -> Proposal:
+    """Run the job's own lines where `lock` left a file, and the branch `covered` stands for the default one."""
+    hook = covered.bare / "hooks/post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nenv | grep ^GIT_PUSH_OPTION_[0-9] | sort >options\n")
+    hook.chmod(0o755)
+    covered.git("config", "receive.advertisePushOptions", "true")
+    (covered.clone / "driverforge.lock.json").write_text(text)
+    user = "x-access-token" if path == GITHUB else "oauth2"
+    job = {"GITHUB_ACTOR": "robot", "GITHUB_REF_NAME": "covered", "CI_DEFAULT_BRANCH": "covered"}
+    job |= {"GH_TOKEN": "of-the-job", "LOCK_TOKEN": "of-the-job", **NO_CONFIGURATION}
+    with git_server(covered.bare.parent, f"{user}:of-the-job") as address:
+        covered.git("remote", "set-url", "origin", f"{address}/repository", folder=covered.clone)
+        # GitLab serves a repository as NAME.git too
+        (covered.bare.parent / "repository.git").symlink_to(covered.bare)
+        job["CI_PROJECT_URL"] = f"{address}/repository"
+        process.run("bash", "-ec", script_of(path, "propose"), cwd=covered.clone, env=commands.environ(job))
+    (covered.bare.parent / "repository.git").unlink()
+    branches = covered.git("branch", "--list", "driverforge-lock").split()
+    return Proposal(
+        pushed=covered.git("show", "driverforge-lock:driverforge.lock.json") if branches else "",
+        options=(covered.bare / "options").read_text() if (covered.bare / "options").exists() else "",
+        opened=tuple(call for call in commands.calls("gh") if call.startswith("pr create")),
+    )
+
+
+@pytest.mark.parametrize("path", [GITHUB, GITLAB], ids=lambda path: path.name)
+def test_a_lock_that_changed_is_one_request_and_one_that_did_not_is_none(
+    covered: CoveredBranch, commands_here: MockPath, path: Path
+) -> None:
+    commands_here.add("gh", 'case "$*" in *list*) cat numbers ;; esac')
+    (covered.clone / "numbers").write_text("")
+    (covered.clone / "driverforge.lock.json").write_text("old")
+    covered.git("add", "driverforge.lock.json", folder=covered.clone)
+    covered.git("commit", "--quiet", "--message", "A lock", folder=covered.clone)
+    start = covered.git("rev-parse", "HEAD", folder=covered.clone).strip()
+    assert propose(covered, commands_here, path, "old") == Proposal(pushed="", options="", opened=())
+    first = propose(covered, commands_here, path, "new")
+    assert first.pushed == "new"
+    if path == GITHUB:
+        assert first.opened == ("pr create --head driverforge-lock --base covered --fill",)
+    else:
+        assert "=merge_request.create\n" in first.options
+        assert "=merge_request.target=covered\n" in first.options
+    # the next night begins with the default branch again, and the request is still open
+    covered.git("reset", "--quiet", "--hard", start, folder=covered.clone)
+    (covered.clone / "numbers").write_text("7\n")
+    second = propose(covered, commands_here, path, "newer")
+    assert (second.pushed, second.opened) == ("newer", first.opened)
+    files = [file for file in covered.clone.rglob("*") if file.is_file()]
+    assert [file for file in files if b"of-the-job" in file.read_bytes()] == []
 
 
 @pytest.mark.parametrize("changed", [True, False])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,9 +191,27 @@ def test_without_a_published_sum_a_person_has_to_decide(site: Site) -> None:
     assert f"https://download.nvidia.com/{common(VERSION)}.sha256sum" in told
     assert "HTTP 404" in told
     status, told = site.run("explain", CELL)
+    assert f"--select 'debian12-amd64-{VERSION}-*'   (asks NVIDIA for its sha256" in told
     assert "--trust-first-use" in told
-    command = f"--select 'debian12-amd64-{VERSION}-*' --trust-first-use   ("
-    assert command in told
+
+
+def test_an_archive_that_nobody_asked_for_is_one_for_lock_to_ask_about(site: Site) -> None:
+    """A run for another driver pins this one's packages, and not its archive."""
+    other = (
+        ROW.removeprefix("    drivers:\n").replace('id: "535"', "id: older").replace(VERSION, "535.308.01")
+    )
+    other = other.replace("        url:", "        variants: [jit]\n        url:")
+    write_matrix(site.folder, ONLY_RUNFILE.replace(ROW, ROW + other))
+    publish_common(site.nvidia, VERSION)
+    status, told = site.run("lock", "--select", "debian12-amd64-535.308.01-*")
+    assert status == 0, told
+    assert (site.pin, any(VERSION in path for path in site.asked)) == (None, False)
+    plan = json.loads(site.run("plan", "--select", CELL, "--json")[1])["cells"][0]
+    assert (plan["verdict"], "no published" in plan["reason"]) == ("unknown", False)
+    words = shlex.split(plan["run"].partition("   (")[0])[1:]
+    assert "--trust-first-use" not in words
+    assert site.run(*words)[0] == 0
+    assert site.pin is not None
 
 
 def test_trust_on_first_use_is_recorded_with_day_size_and_address(site: Site) -> None:

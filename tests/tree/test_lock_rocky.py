@@ -385,7 +385,7 @@ def test_from_the_command_line(
         assert cli.run(["lock", *lock]) == 0
         assert sorted(load_lock(tmp_path / "lock.json").targets) == ["rocky9-amd64", "rocky9-arm64"]
         told = capsys.readouterr().out
-        assert "rocky9-arm64: 3 kernels (64k 1, default 2), 1 drivers" in told
+        assert "rocky9-arm64: 3 kernels (64k 1, default 2), 1 driver: 580.178.04" in told
         server.requests.clear()
         assert cli.run(["lock", *lock]) == 0
         assert "is up to date" in capsys.readouterr().out

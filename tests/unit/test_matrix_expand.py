@@ -92,18 +92,60 @@ REALTIME = {
     "ol9": "5.14.0-687.5.1.el9_8.x86_64+rt",
     "sles15.7": "6.4.0-150700.7.10-rt",
 }
+MORE = [("ubuntu24.04", "6.8.0-2013-raspi-realtime"), ("sles15.7", "6.4.0-150700.7.10-rt_debug")]
 
 
-@pytest.mark.parametrize("system", REALTIME)
-def test_a_real_time_kernel_of_a_series_version_is_excluded_whatever_its_name(system: str) -> None:
+@pytest.mark.parametrize(("system", "release"), [*REALTIME.items(), *MORE])
+def test_a_real_time_kernel_of_a_series_version_is_excluded_whatever_its_name(
+    system: str, release: str
+) -> None:
     """Its name need not fit the series' glob, which is made for the flavours that are offered."""
     matrix = site(f"keep: {{systems: ['{system}']}}")
-    kernels = {(system, "amd64"): releases(REALTIME[system])}
+    kernels = {(system, "amd64"): releases(release)}
     told = {
         cell.excluded.id if cell.excluded else "" for cell in kernel_cells(matrix, kernels, excluded=True)
     }
     assert told == {"no-realtime"}
     assert list(kernel_cells(matrix, kernels)) == []
+
+
+def exclusions(*types: str) -> str:
+    rows = (
+        f"{{id: 'no-{kind}', systems: [ubuntu24.04], flavours: [azure, gke], module_types: [{kind}], "
+        "reason: r, source: s}"
+        for kind in types
+    )
+    return f"keep: {{systems: [ubuntu24.04], branches: ['580']}}\nexclusions: [{', '.join(rows)}]"
+
+
+@pytest.mark.parametrize(
+    ("types", "release", "told"),
+    [
+        # a flavour that is offered, in a release that is not
+        (("proprietary",), "6.8.1-1046-azure", set()),
+        (("open", "proprietary"), "6.8.1-1046-azure", set()),
+        (("open", "proprietary"), "6.8.0-1046-azure", {"no-open"}),
+        # one that is not offered
+        (("proprietary",), "6.8.0-1046-gke", set()),
+        (("open", "proprietary"), "6.8.0-1046-gke", {"no-open"}),
+        (("open", "proprietary"), "6.8.1-1046-gke", {"no-open"}),
+    ],
+)
+def test_exclusions_block_a_flavour_where_they_leave_no_module_type(
+    types: tuple[str, ...], release: str, told: set[str]
+) -> None:
+    kernels = {("ubuntu24.04", "amd64"): releases(release)}
+    cells = list(kernel_cells(site(exclusions(*types)), kernels, excluded=True))
+    assert {cell.excluded.id for cell in cells if cell.excluded} == told
+    assert all(cell.excluded for cell in cells)
+
+
+def test_a_flavour_of_another_series_is_refused_where_a_series_glob_fits() -> None:
+    row = "{id: debian12, kernels: [{id: '6.12', flavours: {amd64: [amd64, rt-amd64]}}]}"
+    matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\nsystems: [{row}]")
+    kernels = {("debian12", "amd64"): releases("6.1.0-50-rt-amd64")}
+    cells = list(kernel_cells(matrix, kernels, excluded=True))
+    assert keys(cells) == ["debian12-amd64-535.261.03-6.1.0-50-rt-amd64"]
 
 
 @pytest.mark.parametrize("release", ["6.5.0-1009-realtime", "16.8.0-1-realtime", "6.80.0-1-realtime"])

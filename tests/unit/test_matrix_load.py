@@ -606,3 +606,16 @@ def test_any_damaged_line_of_the_shipped_file_gives_a_matrix_or_an_input_error(
         "cut": [line[:column]],
     }[damage]
     accepted("\n".join(lines).encode())
+
+
+def test_a_row_like_a_shipped_one_wants_the_shipped_rows() -> None:
+    """Without `extends` nothing of them is there, and what the row lacks says nothing of that."""
+    text = "systems:\n  - {id: alma9, like: rocky9, name: AlmaLinux 9, base: alma, releasver: '9'}\n"
+    told = problems(text)
+    assert len(told) == 2
+    missing = "2: `like: rocky9` is a row of the shipped catalogue; write `extends: builtin` at the top"
+    assert told[0] == missing
+    # it would be wrong all the same
+    assert "releasver" in told[1]
+    told = problems("systems:\n  - {id: alma9, like: rocky9000}\n")
+    assert any(line.startswith("2: `like: rocky9000` names no row") for line in told)

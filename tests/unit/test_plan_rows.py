@@ -13,7 +13,7 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedBase
 from driverforge_build.matrix import Cell
 from driverforge_build.plan.evidence import document, find_cell, paragraphs
-from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
+from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, excluded_by_name, make_plan
 from driverforge_build.plan.text import json_lines, summary, table
 from driverforge_build.verdict import Judge, State
 from driverforge_core.errors import InputError, UsageError
@@ -40,6 +40,17 @@ KEYS = [
     f"debian12-amd64-535.261.03-{OLD}",
     "debian12-amd64-535.261.03-6.1.0-100-cloud-amd64",
 ]
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_selected_cell_of_an_excluded_flavour_is_there_once(locked: bool) -> None:
+    """Also where a lock of before the exclusion has its kernel, and where it is selected twice."""
+    release = "6.1.0-53-rt-amd64"
+    key = f"debian12-amd64-535.261.03-{release}"
+    lock = Lock(targets={"debian12-amd64": target(*([kernel(release)] if locked else []))})
+    named = excluded_by_name(NO_PROBES, lock, [key, key])
+    found = [cell for cell in (*all_cells(NO_PROBES, lock), *named) if cell.key == key]
+    assert [cell.excluded.id for cell in found if cell.excluded] == ["no-realtime"]
 
 
 def judge() -> Judge:

@@ -176,8 +176,8 @@ def test_an_image_that_does_not_boot_is_no_image_to_pull() -> None:
 def test_what_is_unknown_says_what_to_run() -> None:
     entry = next(entry for entry in entries(PLAN).values() if "is not pinned" in entry.reason)
     assert entry.status is Status.UNKNOWN
-    assert entry.run.endswith("--trust-first-use")
-    assert entry.hint.startswith("asks NVIDIA once more")
+    assert entry.run.endswith("-*'")
+    assert entry.hint.startswith("asks NVIDIA for its sha256")
 
 
 def test_advice_that_is_no_command_is_not_shown_as_one() -> None:

@@ -38,7 +38,7 @@ class Knowledge:
 
     def cells(self, select: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Cell, ...]:
         """The selected cells. Raises UsageError where a glob matches none."""
-        cells = chain(all_cells(self.matrix, self.lock), excluded_by_name(self.matrix, select))
+        cells = chain(all_cells(self.matrix, self.lock), excluded_by_name(self.matrix, self.lock, select))
         return select_cells(cells, select=select, skip=skip, why_none=excluded_flavours(self.matrix, select))
 
     def plan(self, cells: Sequence[Cell]) -> Plan:

@@ -162,7 +162,10 @@ def _print(done: Locked) -> None:
         before = done.before.get(key)
         flavours = Counter(kernel.flavour for kernel in target.kernels.values())
         kinds = ", ".join(f"{flavour} {count}" for flavour, count in sorted(flavours.items()))
-        say(f"{key}: {len(target.kernels)} kernels ({kinds}), {len(target.drivers)} drivers")
+        drivers = f"{len(target.drivers)} driver{'' if len(target.drivers) == 1 else 's'}"
+        # a target is locked as a whole, also where a driver alone was selected
+        named = f": {', '.join(target.drivers)}" if target.drivers else ""
+        say(f"{key}: {len(target.kernels)} kernels ({kinds}), {drivers}{named}")
         for suite in target.repositories:
             until = f", valid until {suite.valid_until}" if suite.valid_until else ""
             known = of_cache([done.last_read[key][suite.suite]])

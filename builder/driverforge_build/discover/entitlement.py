@@ -138,6 +138,10 @@ def left_out(
         for version, error in drivers.items()
         if version in unnamed
     ]
+    free = [one for one in row.repositories if not (one.entitled or one.optional)]
+    shut = [one for one in row.drivers if set(one.repositories) & set(closed) or one.version in drivers]
+    if free and any("jit" in one.variants and one not in shut for one in row.drivers):
+        told.append(f"JIT images{' of the other drivers' if shut else ''} are made without it")
     return Nowhere(
         f"{row.id}-{arch}: a subscription is needed for {' and '.join(closed)}",
         details=told,

@@ -112,9 +112,10 @@ def kernel_cells(
     """A cell for each kernel that a driver's row takes.
 
     `kernels` maps (OS id, architecture) to what discovery found. A kernel of a series or flavour that the row
-    does not name gives no cell, unless an exclusion names its flavour, it has the version of a series, and
-    `excluded` is set: then there is a cell that says why not. Its release need not fit the series' glob,
-    which is made for the flavours that are offered: Ubuntu's 6.8.1-1015-realtime is beside 6.8.0-*.
+    does not name gives no cell, unless exclusions that name its flavour leave no module type, it has the
+    version of a series, and `excluded` is set: then there is a cell that says why not. The release of a
+    flavour that no series offers need not fit the series' glob, which is made for those that are offered:
+    Ubuntu's 6.8.1-1015-realtime is beside 6.8.0-*.
     """
     for row, driver, arch in _combinations(matrix):
         if "precompiled" not in driver.variants:
@@ -122,6 +123,9 @@ def kernel_cells(
         rules = _rules(matrix, row, driver, arch)
         all_series = _series(row, driver, arch)
         versions = {numbers for series, _, _ in all_series for numbers in _versions(series)}
+        offered = {flavour for _, _, flavours in all_series for flavour in flavours}
+        # an exclusion that names no flavour says nothing about those that are not offered
+        refusing = tuple(rule for rule in rules if rule.flavours is not None)
         prefix = f"{row.id}-{arch}-{driver.version}-"
         for kernel in kernels.get((row.id, arch), ()):
             series = next(
@@ -136,19 +140,14 @@ def kernel_cells(
                 cell = _cell(row, driver, arch, rules, kernel=kernel, series=series, key=prefix + kernel.text)
                 if excluded or cell.excluded is None:
                     yield cell
-            elif excluded and any(kernel.version[: len(numbers)] == numbers for numbers in versions):
-                rule = next(
-                    (rule for rule in rules if rule.flavours is not None and rule.concerns(kernel)), None
-                )
-                if rule is not None:
-                    yield Cell(
-                        key=prefix + kernel.text,
-                        os=row,
-                        driver=driver,
-                        arch=arch,
-                        kernel=kernel,
-                        excluded=rule.row,
-                    )
+            elif excluded and (
+                any(kernel.version[: len(numbers)] == numbers for numbers in versions)
+                if flavour_of(kernel) not in offered
+                else any(releases(kernel.text) for _, releases, _ in all_series)
+            ):
+                cell = _cell(row, driver, arch, refusing, kernel=kernel, key=prefix + kernel.text)
+                if cell.excluded is not None:
+                    yield cell
 
 
 def driver_archs(matrix: Matrix, row: OsRow, driver: DriverRow) -> tuple[Arch, ...]:

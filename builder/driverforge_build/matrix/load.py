@@ -84,7 +84,7 @@ def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
     document, whole = _document(data, name, problems)
     sections = _sections(document, problems)
     derived: dict[str, Derived] = {}
-    if document is not None and "extends" in document.items:
+    if document is not None and ("extends" in document.items or _lacks_extends(sections, problems)):
         sections = _extended(document, sections, problems, derived)
     resolved = _resolved(sections, problems, derived)
     kept = _kept(document, resolved, problems)
@@ -167,6 +167,30 @@ def _sections(document: Table | None, problems: list[Problem]) -> dict[Section, 
     return found
 
 
+def _lacks_extends(own: dict[Section, Listing], problems: list[Problem]) -> bool:
+    """Whether rows are `like` shipped ones that the file does not extend: it is read on as if it did."""
+    likes = [
+        (section, like.text, item.keys["like"])
+        for section, rows in own.items()
+        for item in rows.items
+        if isinstance(item, Table) and isinstance(like := item.items.get("like"), Scalar)
+        if like.text not in map(row_id, rows.items)
+    ]
+    if not likes:
+        return False
+    shipped = resources.builtin_matrix()
+    base = _sections(_document(shipped.read_bytes(), shipped.name, [])[0], [])
+    found = [(text, mark) for section, text, mark in likes if text in map(row_id, base[section].items)]
+    problems += [
+        Problem(
+            mark=mark,
+            text=f"`like: {text}` is a row of the shipped catalogue; write `extends: {BUILTIN}` at the top",
+        )
+        for text, mark in found
+    ]
+    return bool(found)
+
+
 def _extended(
     document: Table, own: dict[Section, Listing], problems: list[Problem], derived: dict[str, Derived]
 ) -> dict[Section, Listing]:
@@ -174,8 +198,8 @@ def _extended(
 
     A site's change to a row changes that row only.
     """
-    extends = document.items["extends"]
-    if not isinstance(extends, Scalar) or extends.text != BUILTIN:
+    extends = document.items.get("extends")
+    if extends is not None and (not isinstance(extends, Scalar) or extends.text != BUILTIN):
         said = extends.text if isinstance(extends, Scalar) else kind_of(extends)
         problems.append(
             Problem(

@@ -67,20 +67,25 @@ def all_cells(matrix: Matrix, lock: Lock) -> Iterator[Cell]:
     yield from kernel_cells(matrix, kernels, excluded=True)
 
 
-def excluded_by_name(matrix: Matrix, select: Sequence[str]) -> Iterator[Cell]:
+def excluded_by_name(matrix: Matrix, lock: Lock, select: Sequence[str]) -> Iterator[Cell]:
     """Cells that `select` names in full, of kernels whose flavour no row has and the matrix excludes.
 
-    No lock has these kernels.
+    A lock seldom has such a kernel: one that was made before the exclusion. Its cells are among `all_cells`.
     """
     refused = glob_set(tuple(flavour for row in matrix.exclusions for flavour in row.flavours))
     kernels: dict[tuple[str, str], list[KernelRelease]] = {}
-    for key in select:
+    locked = {
+        (target.os, target.arch, release) for target in lock.targets.values() for release in target.kernels
+    }
+    for key in dict.fromkeys(select):
         try:
             wanted = CellId.parse(key)
         # a glob
         except InputError:
             continue
-        if wanted.kernel is not None and refused(flavour_of(wanted.kernel)):
+        if wanted.kernel is None or not refused(flavour_of(wanted.kernel)):
+            continue
+        if (wanted.os.key, wanted.arch, wanted.kernel.text) not in locked:
             kernels.setdefault((wanted.os.key, wanted.arch), []).append(wanted.kernel)
     cells = kernel_cells(matrix, kernels, excluded=True) if kernels else ()
     yield from (cell for cell in cells if cell.series is None and cell.key in select)
