@@ -599,6 +599,21 @@ def test_what_is_wrong_with_other_resources_is_no_answer(tmp_path: Path) -> None
     assert (finding.cause, finding.evidence) == ("operator-down", ())
 
 
+def test_what_is_said_of_other_pools_alone_is_shown_as_it_is(tmp_path: Path) -> None:
+    scene = undeployed()
+    scene.policy["status"] = says("ConfigurationMissing", "rocky9: ConfigMap repos is not there")
+    _, finding = shut(scene, tmp_path)
+    assert finding.told.endswith("of ClusterPolicy cluster-policy: rocky9: ConfigMap repos is not there")
+
+
+def test_what_a_resource_says_that_is_ready_is_no_answer(tmp_path: Path) -> None:
+    scene = undeployed()
+    ready = {"type": "Ready", "status": "True", "reason": "Reconciled", "message": "ubuntu22.04: nodes compile"}
+    scene.policy["status"] = {"state": "ready", "conditions": [ready]}
+    _, finding = shut(scene, tmp_path)
+    assert (finding.cause, finding.evidence) == ("operator-down", ())
+
+
 @pytest.mark.parametrize("by", ["owner", "selector", "default"])
 def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path: Path, by: str) -> None:
     scene = undeployed()
@@ -622,6 +637,16 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     _, finding = shut(scene, tmp_path)
     assert (finding.cause, finding.command) == ("image-missing", BUILD)
     assert finding.evidence == (f"NVIDIADriver mine: ImageMissing: {MISSING}",)
+
+
+def test_a_driver_that_is_rolled_out_elsewhere_holds_nothing_back(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.policy["spec"]["driver"] = {"enabled": True, "useNvidiaDriverCRD": True}
+    scene.others.append(nvidia_driver("fleet", says("DriverNotReady", "0 of 1 pods are ready"), default=True))
+    del scene.pods["nvidia-driver-daemonset"]
+    template = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]
+    template["spec"]["nodeSelector"][nodekeys.OS_ID] = "sles"
+    assert shut(scene, tmp_path)[1].cause == "not-selected"
 
 
 OTHERS_BUILD = BUILD.replace("ubuntu22.04", "rocky9")

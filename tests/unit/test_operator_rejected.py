@@ -194,6 +194,22 @@ def test_it_is_said_once_again_with_other_words_and_taken_back() -> None:
     assert one.reasons() not in ([], ["ReconcileFailed"])
 
 
+@pytest.mark.parametrize("host", ["10.0.0.1", "[fd00::1]"])
+def test_the_port_of_a_connection_that_broke_is_no_other_words(host: str) -> None:
+    def broke(port: int, to: int) -> str:
+        return f"dial tcp {host}:{port}->{host}:{to}: connection reset by peer"
+
+    one = Told()
+    one.reasons()
+    one.store.reject(LABEL, broke(50001, 443))
+    assert one.reasons() == ["ReconcileFailed"]
+    one.store.reject(LABEL, broke(50002, 443))
+    assert one.reasons() == []
+    # where it went is what was asked
+    one.store.reject(LABEL, broke(50002, 8443))
+    assert one.reasons() == ["ReconcileFailed"]
+
+
 def test_what_nobody_asks_for_any_more_is_not_told() -> None:
     one = Told()
     one.store.reject(LABEL, "403")
