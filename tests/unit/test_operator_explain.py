@@ -614,7 +614,7 @@ def test_what_a_resource_says_that_is_ready_is_no_answer(tmp_path: Path) -> None
     assert (finding.cause, finding.evidence) == ("operator-down", ())
 
 
-@pytest.mark.parametrize("by", ["owner", "selector", "default"])
+@pytest.mark.parametrize("by", ["owner", "selector", "no selector", "default"])
 def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path: Path, by: str) -> None:
     scene = undeployed()
     scene.policy["spec"]["driver"] = {"enabled": True, "useNvidiaDriverCRD": True}
@@ -624,6 +624,7 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     mine = {
         "owner": {"nodeSelector": {"pool": "was"}},
         "selector": {"nodeSelector": {nodekeys.OS_ID: "ubuntu"}},
+        "no selector": {},
         "default": {"default": True},
     }[by]
     broken = says("InvalidSpec", "spec.version: of another")
