@@ -129,8 +129,7 @@ def _of_node(message: str, scene: Scene) -> str:
 def _nearest(texts: Sequence[str], scene: Scene) -> str:
     """The text that names the node's kernel, else its architecture, else the first."""
     info = scene.node.status.node_info
-    kernel, arch = info.kernel_version, info.architecture
-    return max(texts, key=lambda one: (bool(kernel) and kernel in one, bool(arch) and arch in one))
+    return max(texts, key=lambda one: (info.kernel_version in one, info.architecture in one))
 
 
 def _system(scene: Scene) -> str:
