@@ -606,6 +606,26 @@ def test_what_is_said_of_other_pools_alone_is_shown_as_it_is(tmp_path: Path) -> 
     assert finding.told.endswith("of ClusterPolicy cluster-policy: rocky9: ConfigMap repos is not there")
 
 
+@pytest.mark.parametrize("system", ["sl-micro", "site_linux"])
+def test_a_pool_of_any_system_is_found_among_others_with_all_that_is_wrong(
+    tmp_path: Path, system: str
+) -> None:
+    scene = undeployed()
+    scene.node["metadata"]["labels"] |= {nodekeys.OS_ID: system, nodekeys.OS_VERSION: "6.1"}
+    problems = "spec.version: no; spec.gds: no"
+    message = f"rocky9: spec.version: of another; {system}6.1: {problems}; sles15.7: spec.version: of others"
+    scene.policy["status"] = says("InvalidSpec", message)
+    assert shut(scene, tmp_path)[1].told.endswith(f" cluster-policy: {problems}")
+
+
+def test_a_node_whose_system_nobody_knows_gets_the_command_of_its_kernel(tmp_path: Path) -> None:
+    scene = undeployed()
+    del scene.node["metadata"]["labels"][nodekeys.OS_ID]
+    kernels = [MISSING.replace("595.1", f"595-5.15.0-{number}-generic") for number in (9, 131, 99)]
+    scene.policy["status"] = says("ImageMissing", "; ".join(kernels))
+    assert "595-5.15.0-131-generic" in shut(scene, tmp_path)[1].command
+
+
 def test_what_a_resource_says_that_is_ready_is_no_answer(tmp_path: Path) -> None:
     scene = undeployed()
     ready = {"type": "Ready", "status": "True", "reason": "Reconciled", "message": "ubuntu22.04: nodes compile"}
@@ -665,6 +685,7 @@ OTHERS = MISSING.replace("ubuntu22.04", "rocky9")
             "image-missing",
             BUILD.replace("595.1", "595-5.15.0-131-generic"),
         ),
+        ("ReconcileFailed", "Failed to reconcile state-driver: DaemonSet a/b: no", "reconcile-failed", ""),
         # what is wrong with the others is not why this node has none
         ("ImageMissing", OTHERS, "not-selected", ""),
         ("OperandNotReady", "states not ready: [state-driver]", "not-selected", ""),
