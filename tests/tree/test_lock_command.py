@@ -181,6 +181,7 @@ def test_what_the_cache_says_is_not_told_as_what_a_mirror_says(site: Site, publi
         told = site.run("lock", "--check", mirror=address)[1]
         assert f"{site.lock} is up to date\n" in told
         assert "the cache holds" not in told
+        assert not re.search(r": $", told, re.MULTILINE)
         server.broken["*"] = 503
         document = json.loads(site.run("lock", "--offline", "--check", "--json", mirror=address)[1])
         check_document("lock-report", document)

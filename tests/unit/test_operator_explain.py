@@ -196,6 +196,7 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, message: str, cause: str
     [
         ("nvcr.io/nvidia/driver:595.91.07-ubuntu22.04", "ubuntu22.04-amd64-595.91.07-jit"),
         ("r:5000/driver:580-6.8.0-60-generic-ubuntu24.04", "ubuntu24.04-amd64-580.*-6.8.0-60-generic"),
+        ("r/driver:latest", "CELL"),
     ],
 )
 def test_a_missing_image_names_what_builds_it(tmp_path: Path, image: str, command: str) -> None:
@@ -718,6 +719,17 @@ def test_labels_that_are_rejected_are_shown_with_the_servers_words(tmp_path: Pat
     assert (gate.name, finding.cause) == ("gpu.present", "operator-down")
     (line,) = finding.evidence
     assert line.endswith("ReconcileFailed: Failed to reconcile labels of nodes: Node gpu-0: 403 no right")
+
+
+def test_switches_that_are_rejected_are_shown_with_the_servers_words(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    switches = [key for key in scene.node["metadata"]["labels"] if key.startswith(nodekeys.DEPLOY)]
+    scene = _relabelled(**dict.fromkeys(switches))
+    scene.policy["status"] = says("ReconcileFailed", "Failed to reconcile labels of nodes: 403 no right")
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("deploy labels", "operator-down")
+    (line,) = finding.evidence
+    assert line.endswith("ReconcileFailed: Failed to reconcile labels of nodes: 403 no right")
 
 
 def test_a_driver_of_the_host_is_no_closed_gate(tmp_path: Path) -> None:
