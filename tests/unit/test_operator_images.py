@@ -140,6 +140,11 @@ PUSH = f" --registry {REPOSITORY} --push"
         # the command pushes to a name of its own
         ({"image": "mine"}, f"{REPOSITORY}/mine:580.95.05-ubuntu22.04", "'ubuntu22.04-amd64-580.95.05-jit'"),
         (
+            {"repository": "registry.example.com:5000"},
+            "registry.example.com:5000/driver:580.95.05-ubuntu22.04",
+            "'ubuntu22.04-amd64-580.95.05-jit' --registry registry.example.com:5000 --push",
+        ),
+        (
             {"image": "deep/driver"},
             f"{REPOSITORY}/deep/driver:580.95.05-ubuntu22.04",
             f"'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY}/deep --push",
@@ -151,6 +156,14 @@ def test_a_missing_image_names_the_command_that_makes_it(
 ) -> None:
     told = f"ubuntu22.04: no registry has {image} for amd64"
     assert refused(**spec) == f"{told}: driverforge build --select {command}"
+
+
+def test_a_node_without_an_architecture_may_have_any() -> None:
+    state = replace(cluster({}), nodes={"a": node("a", "")})
+    answers = dict.fromkeys(asked_for(state), Answer(found="no"))
+    _, message = condition(plan(replace(state, around=Surroundings(images=answers))))
+    build = f"driverforge build --select 'ubuntu22.04-*-580.95.05-jit'{PUSH}"
+    assert message == f"ubuntu22.04: no registry has {JIT}: {build}"
 
 
 @pytest.mark.parametrize(
