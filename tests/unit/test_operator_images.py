@@ -298,6 +298,18 @@ def test_what_compiles_meanwhile_says_which_image_is_missing_and_its_command() -
     ]
 
 
+def test_labels_that_have_no_effect_are_told_beside_it() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    (driver,) = state.drivers.values()
+    labelled = CustomResource(metadata=driver.metadata, spec={**driver.spec, "labels": {"app": "mine"}})
+    done = rolled_out(replace(state, drivers={"x": labelled}))
+    (status,) = (one for one in plan(done) if isinstance(one, SetStatus))
+    assert status.conditions[0].message == (
+        "spec.labels: app of DaemonSets stay as they are, which are found by them; "
+        f"ubuntu22.04: nodes compile, since {MISSING}"
+    )
+
+
 def test_a_policy_says_too_that_nodes_compile_meanwhile() -> None:
     state = compiling(precompiled="no", jit="yes")
     (driver,) = state.drivers.values()

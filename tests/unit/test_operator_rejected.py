@@ -20,6 +20,7 @@ from driverforge_operator.app.lease import NotLeading
 from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.api import ApiServer
 from driverforge_operator.plan.actions import Action, Apply, Delete, LabelNamespace, PatchNode, SetStatus
+from driverforge_operator.plan.rejected import counted
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.ports import (
     Conflict,
@@ -144,6 +145,11 @@ def test_thousands_of_nodes_are_a_few_names_and_a_number(of: str) -> None:
     assert message.startswith("Failed to reconcile labels of nodes: Node n0000 and Node n0001 and ")
     assert "4995 more: xxx" in message
     assert len(message) < 1500
+
+
+def test_counted_nodes_have_the_first_names_of_all() -> None:
+    assert counted(list("gfedcba")) == "7 nodes (a, b, c, d, e)"
+    assert counted(["a"]) == "1 node (a)"
 
 
 def test_an_error_of_the_spec_comes_first() -> None:
