@@ -40,6 +40,7 @@ pytestmark = pytest.mark.skipif(
 VERSION = "535.309.01"
 KEY = f"{VERSION}-amd64"
 CELL = f"debian12-amd64-{VERSION}-jit"
+LONG_AGO = "2026-01-01T00:00:00Z"
 ROW = """\
     drivers:
       - id: "535"
@@ -129,12 +130,27 @@ def test_a_sum_out_of_the_cache_is_told_as_such(site: Site) -> None:
     assert f".sha256sum says: what the cache holds, read {kept['time']}\n" in told
 
 
+def test_the_oldest_copy_may_be_of_a_sum(site: Site) -> None:
+    publish_common(site.nvidia, VERSION)
+    with served(Path(site.debian.removeprefix("file://")).parent) as mirror:
+        site.debian = f"{mirror.url}/debian"
+        site.run("lock")
+        for path in (site.folder / "cache/documents").iterdir():
+            head, _, body = path.read_bytes().partition(b"\n")
+            if common(VERSION).rpartition("/")[2].encode() in body:
+                path.write_bytes(json.dumps({**json.loads(head), "read": LONG_AGO}).encode() + b"\n" + body)
+        told = site.run("lock", "--offline", "--check")[1]
+    assert f"is up to date, by what the cache holds, read {LONG_AGO}\n" in told
+
+
 def test_a_sum_of_the_matrix_is_nobodys_answer(site: Site) -> None:
     row = ROW.replace("        url:", f'        sha256: {{amd64: "{"a" * 64}"}}\n        url:')
     write_matrix(site.folder, ONLY_RUNFILE.replace(ROW, row))
     document = json.loads(site.run("lock", "--json")[1])
     check_document("lock-report", document)
     assert document["archives"][KEY]["read"] is None
+    told = site.run("lock", "--check")[1]
+    assert f"archive {KEY}: sha256 {'a' * 64}, as the matrix says: `sha256:` of the driver's row\n" in told
 
 
 def test_the_checksum_file_beside_the_common_runfile_pins_it(site: Site) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
+from driverforge_build.commands.lastread import of_cache, state_of_all
 from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import TargetLock
+from driverforge_build.ports import LastRead
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
@@ -176,7 +178,10 @@ def test_what_the_cache_says_is_not_told_as_what_a_mirror_says(site: Site, publi
         assert {one["state"] for one in now["read"].values()} == {"fresh"}
         assert now["read"].keys() == now["suites"].keys() == {"bookworm", "bookworm-security"}
         assert min(one["time"] for one in now["read"].values()) >= before
-        assert "the cache holds" not in site.run("lock", "--check", mirror=address)[1]
+        told = site.run("lock", "--check", mirror=address)[1]
+        assert f"{site.lock} is up to date\n" in told
+        assert "the cache holds" not in told
+        assert not re.search(r": $", told, re.MULTILINE)
         server.broken["*"] = 503
         document = json.loads(site.run("lock", "--offline", "--check", "--json", mirror=address)[1])
         check_document("lock-report", document)
@@ -195,6 +200,17 @@ def test_what_the_cache_says_is_not_told_as_what_a_mirror_says(site: Site, publi
     assert f"would change, by what the cache holds, read {min(times)}; nothing was written" in told
     told = site.run("lock", "--offline", mirror=address)[1]
     assert f"wrote {site.lock}, by what the cache holds, read {min(times)}\n" in told
+
+
+def test_what_several_copies_say_is_as_old_as_the_oldest() -> None:
+    now = LastRead(fresh=True, time="2026-11-18T12:00:00Z")
+    older, newer, undated = (
+        LastRead(fresh=False, time=time) for time in ("2026-11-19T12:00:00Z", "2026-11-20T12:00:00Z", "")
+    )
+    assert of_cache([newer, now, older]) == "what the cache holds, read 2026-11-19T12:00:00Z"
+    # it may be older than all others
+    assert of_cache([newer, undated]) == "what the cache holds"
+    assert (state_of_all([now, older]), state_of_all([now])) == ("stale", "fresh")
 
 
 def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, published: Path) -> None:

@@ -209,6 +209,7 @@ def test_what_another_key_signed_is_not_taken_and_the_system_is_locked_without_i
     assert status == 75
     assert "InRelease of cuda-debian12 is not signed by a key that is trusted here" in told
     assert "left out: what nodes with NVSwitches need beside 535.309.01" in told
+    assert "; images without it serve all other nodes" in told
     assert list(site.roles) == ["toolchain", "tools"]
     assert len(site.warnings()) == 1
 
@@ -219,6 +220,10 @@ def test_an_index_that_was_changed_is_refused(site: Site) -> None:
     status, told = site.lock()
     assert (status, "Packages.gz is not what the signed index says" in told) == (75, True)
     assert "fabric" not in site.roles
+    # what was left out is told behind it
+    document, _ = json.JSONDecoder().raw_decode(site.lock("--json")[1])
+    (target,) = document["targets"].values()
+    assert "cuda-debian12" not in target["read"]
 
 
 @pytest.mark.parametrize("broken", ["changed", "gone", "another key"])

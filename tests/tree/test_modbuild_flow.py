@@ -454,11 +454,11 @@ def test_a_kernel_that_the_driver_cannot_be_compiled_for_is_named_before_any_com
     assert error.details[0].startswith("include/linux/pci.h:1: pci_resize_resource(")
 
 
-def realtime_headers(folder: Path, option: str = "CONFIG_PREEMPT_RT") -> str:
+def realtime_headers(folder: Path, option: str = "CONFIG_PREEMPT_RT", value: str = "y") -> str:
     """A folder with the packages of a kernel that is configured with that option."""
     for package in PACKAGES:
         files = {
-            name: text + (f"{option}=y\n" if name.endswith(".config") else "")
+            name: text + (f"{option}={value}\n" if name.endswith(".config") else "")
             for name, text in package.files.items()
         }
         build_deb(replace(package, files=files), folder / f"{package.name}.deb")
@@ -475,6 +475,10 @@ def test_a_real_time_kernel_is_refused_with_the_way_round_it(
     assert error.details == (f"{option}=y in the headers of {RELEASE}",)
     assert "IGNORE_PREEMPT_RT_PRESENCE=1" in error.resolution
     assert bench.tools.calls("make") == []
+
+
+def test_a_kernel_that_is_configured_not_to_be_real_time_is_compiled(bench: Bench, tmp_path: Path) -> None:
+    assert bench.build(headers=realtime_headers(tmp_path / "debs", value="n")) == ["compiled"]
 
 
 def test_a_real_time_kernel_that_is_meant_is_compiled_and_nvidias_build_is_told(

@@ -125,3 +125,8 @@ def test_the_order_is_total_and_agrees_with_equality(one: str, two: str) -> None
     left, right = KernelRelease.parse(one).sort_key, KernelRelease.parse(two).sort_key
     assert (left == right) == (one == two)
     assert left <= right or right <= left
+
+
+@pytest.mark.parametrize("row", KNOWN, ids=[row[0] for row in KNOWN])
+def test_a_kernel_is_real_time_by_its_variant_whatever_else_it_has(row: tuple[str, ...]) -> None:
+    assert KernelRelease.parse(row[0]).realtime is (row[4] in ("rt", "rt-64k"))

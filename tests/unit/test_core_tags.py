@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_core.cell import CellId
+from driverforge_core.cell import CellId, cell_of_image
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
@@ -304,3 +304,18 @@ def test_a_kernel_that_would_read_as_jit_is_refused() -> None:
             driver=DriverVersion("535.1"),
             kernel=KernelRelease.parse("jit"),
         )
+
+
+@pytest.mark.parametrize(
+    ("image", "arch", "cell"),
+    [
+        ("r:5000/driver:580.95.05-rhel9", "amd64", "rhel9-amd64-580.95.05-jit"),
+        ("driver:580-5.15.0-131-generic-ubuntu22.04", "", "ubuntu22.04-*-580.*-5.15.0-131-generic"),
+        ("r:5000/driver", "amd64", ""),
+        (f"r/driver@sha256:{'a' * 64}", "amd64", ""),
+        ("r/driver:580.95.05-grid-ubuntu22.04", "amd64", ""),
+        ("r/driver:580-linux", "amd64", ""),
+    ],
+)
+def test_the_cell_of_an_image(image: str, arch: str, cell: str) -> None:
+    assert cell_of_image(image, arch) == cell

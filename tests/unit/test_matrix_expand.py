@@ -159,6 +159,10 @@ def test_a_real_time_kernel_of_no_series_is_no_cell(release: str) -> None:
     [
         ("6.1?.*", "6.12.5-1-rt-amd64", True),
         ("6.*", "6.12.5-1-rt-amd64", True),
+        ("6.*", "5.10.0-1-rt-amd64", False),
+        ("6.1", "6.2.5-1-rt-amd64", False),
+        ("6.1+deb*", "6.2.5-1-rt-amd64", False),
+        ("6.1-*", "6.2.5-1-rt-amd64", False),
         ("*-amd64", "5.10.0-1-rt-amd64", True),
         ("{6.1,6.12}.*+x*", "6.12.5-1-rt-amd64", True),
         ("{6.1,6.12}.*+x*", "6.2.5-1-rt-amd64", False),

@@ -197,6 +197,7 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, message: str, cause: str
     [
         ("nvcr.io/nvidia/mine:595.91.07-ubuntu22.04", "ubuntu22.04-amd64-595.91.07-jit"),
         ("r:5000/a:580-6.8.0-60-generic-ubuntu24.04", "ubuntu24.04-amd64-580.*-6.8.0-60-generic"),
+        ("r/mine:latest", "CELL"),
     ],
 )
 def test_a_missing_image_names_what_builds_it(tmp_path: Path, image: str, command: str) -> None:
@@ -616,7 +617,20 @@ def test_what_is_wrong_with_other_resources_is_no_answer(tmp_path: Path) -> None
     assert (finding.cause, finding.evidence) == ("operator-down", ())
 
 
-@pytest.mark.parametrize("by", ["owner", "selector", "default"])
+def test_what_a_resource_says_that_is_ready_is_no_answer(tmp_path: Path) -> None:
+    scene = undeployed()
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Reconciled",
+        "message": "ubuntu22.04: nodes compile",
+    }
+    scene.policy["status"] = {"state": "ready", "conditions": [ready]}
+    _, finding = shut(scene, tmp_path)
+    assert (finding.cause, finding.evidence) == ("operator-down", ())
+
+
+@pytest.mark.parametrize("by", ["owner", "selector", "no selector", "default"])
 def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path: Path, by: str) -> None:
     scene = undeployed()
     scene.policy["spec"]["driver"] = {"enabled": True, "useNvidiaDriverCRD": True}
@@ -626,6 +640,7 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     mine = {
         "owner": {"nodeSelector": {"pool": "was"}},
         "selector": {"nodeSelector": {nodekeys.OS_ID: "ubuntu"}},
+        "no selector": {},
         "default": {"default": True},
     }[by]
     broken = says("InvalidSpec", "spec.version: of another")
@@ -639,6 +654,16 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     _, finding = shut(scene, tmp_path)
     assert (finding.cause, finding.command) == ("image-missing", BUILD)
     assert finding.evidence == (f"NVIDIADriver mine: ImageMissing: {MISSING}",)
+
+
+def test_a_driver_that_is_rolled_out_elsewhere_holds_nothing_back(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.policy["spec"]["driver"] = {"enabled": True, "useNvidiaDriverCRD": True}
+    scene.others.append(nvidia_driver("fleet", says("DriverNotReady", "0 of 1 pods are ready"), default=True))
+    del scene.pods["nvidia-driver-daemonset"]
+    template = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]
+    template["spec"]["nodeSelector"][nodekeys.OS_ID] = "sles"
+    assert shut(scene, tmp_path)[1].cause == "not-selected"
 
 
 OTHERS = MISSING.replace("ubuntu22.04", "rocky9")
@@ -824,6 +849,17 @@ def test_labels_that_are_rejected_are_shown_with_the_servers_words(tmp_path: Pat
     assert (gate.name, finding.cause) == ("gpu.present", "operator-down")
     (line,) = finding.evidence
     assert line.endswith("ReconcileFailed: Failed to reconcile labels of nodes: Node gpu-0: 403 no right")
+
+
+def test_switches_that_are_rejected_are_shown_with_the_servers_words(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    switches = [key for key in scene.node["metadata"]["labels"] if key.startswith(nodekeys.DEPLOY)]
+    scene = _relabelled(**dict.fromkeys(switches))
+    scene.policy["status"] = says("ReconcileFailed", "Failed to reconcile labels of nodes: 403 no right")
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("deploy labels", "operator-down")
+    (line,) = finding.evidence
+    assert line.endswith("ReconcileFailed: Failed to reconcile labels of nodes: 403 no right")
 
 
 def test_a_driver_of_the_host_is_no_closed_gate(tmp_path: Path) -> None:

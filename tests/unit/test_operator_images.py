@@ -143,6 +143,11 @@ PUSH = f" --registry {REPOSITORY} --push"
         # the command pushes to a name of its own
         ({"image": "mine"}, f"{REPOSITORY}/mine:580.95.05-ubuntu22.04", "'ubuntu22.04-amd64-580.95.05-jit'"),
         (
+            {"repository": "registry.example.com:5000"},
+            "registry.example.com:5000/driver:580.95.05-ubuntu22.04",
+            "'ubuntu22.04-amd64-580.95.05-jit' --registry registry.example.com:5000 --push",
+        ),
+        (
             {"image": "deep/driver"},
             f"{REPOSITORY}/deep/driver:580.95.05-ubuntu22.04",
             f"'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY}/deep --push",
@@ -154,6 +159,14 @@ def test_a_missing_image_names_the_command_that_makes_it(
 ) -> None:
     told = f"ubuntu22.04: no registry has {image} for amd64"
     assert refused(**spec) == f"{told}: driverforge build --select {command}"
+
+
+def test_a_node_without_an_architecture_may_have_any() -> None:
+    state = replace(cluster({}), nodes={"a": node("a", "")})
+    answers = dict.fromkeys(asked_for(state), Answer(found="no"))
+    _, message = condition(plan(replace(state, around=Surroundings(images=answers))))
+    build = f"driverforge build --select 'ubuntu22.04-*-580.95.05-jit'{PUSH}"
+    assert message == f"ubuntu22.04: no registry has {JIT}: {build}"
 
 
 @pytest.mark.parametrize(
@@ -301,6 +314,18 @@ def test_what_compiles_meanwhile_says_which_image_is_missing_and_its_command() -
     assert [(one.reason, one.message) for one in status.conditions if one.status == "True"] == [
         ("Reconciled", f"ubuntu22.04: nodes compile, since {MISSING}")
     ]
+
+
+def test_labels_that_have_no_effect_are_told_beside_it() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    (driver,) = state.drivers.values()
+    labelled = CustomResource(metadata=driver.metadata, spec={**driver.spec, "labels": {"app": "mine"}})
+    done = rolled_out(replace(state, drivers={"x": labelled}))
+    (status,) = (one for one in plan(done) if isinstance(one, SetStatus))
+    assert status.conditions[0].message == (
+        "spec.labels: app of DaemonSets stay as they are, which are found by them; "
+        f"ubuntu22.04: nodes compile, since {MISSING}"
+    )
 
 
 def test_a_policy_says_too_that_nodes_compile_meanwhile() -> None:

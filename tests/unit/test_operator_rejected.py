@@ -20,6 +20,7 @@ from driverforge_operator.app.lease import NotLeading
 from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.api import ApiServer
 from driverforge_operator.plan.actions import Action, Apply, Delete, LabelNamespace, PatchNode, SetStatus
+from driverforge_operator.plan.rejected import counted
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.ports import (
     Conflict,
@@ -146,6 +147,11 @@ def test_thousands_of_nodes_are_a_few_names_and_a_number(of: str) -> None:
     assert len(message) < 1500
 
 
+def test_counted_nodes_have_the_first_names_of_all() -> None:
+    assert counted(list("gfedcba")) == "7 nodes (a, b, c, d, e)"
+    assert counted(["a"]) == "1 node (a)"
+
+
 def test_an_error_of_the_spec_comes_first() -> None:
     state = driver_state("minimal")
     (found,) = state.drivers.values()
@@ -192,6 +198,22 @@ def test_it_is_said_once_again_with_other_words_and_taken_back() -> None:
     assert one.reasons() == ["ReconcileFailed"]
     one.store.carried_out(LABEL, None)
     assert one.reasons() not in ([], ["ReconcileFailed"])
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "[fd00::1]"])
+def test_the_port_of_a_connection_that_broke_is_no_other_words(host: str) -> None:
+    def broke(port: int, to: int) -> str:
+        return f"dial tcp {host}:{port}->{host}:{to}: connection reset by peer"
+
+    one = Told()
+    one.reasons()
+    one.store.reject(LABEL, broke(50001, 443))
+    assert one.reasons() == ["ReconcileFailed"]
+    one.store.reject(LABEL, broke(50002, 443))
+    assert one.reasons() == []
+    # where it went is what was asked
+    one.store.reject(LABEL, broke(50002, 8443))
+    assert one.reasons() == ["ReconcileFailed"]
 
 
 def test_what_nobody_asks_for_any_more_is_not_told() -> None:

@@ -128,6 +128,20 @@ def test_a_message_is_no_longer_than_the_api_server_takes() -> None:
     assert message.endswith("…")
 
 
+def test_a_message_that_just_fits_is_whole() -> None:
+    state = policy_state("default")
+    found = state.policies["cluster-policy"]
+
+    def refused(text: str) -> str:
+        spec = {**found.spec, "driver": {**found.spec["driver"], "kernelModuleType": text}}
+        policies = {"cluster-policy": CustomResource(metadata=found.metadata, spec=spec)}
+        return told(replace(state, policies=policies))[2]
+
+    fits = 32768 - len(refused("x")) + 1
+    assert len(refused("x" * fits)) == len(refused("x" * (fits + 1))) == 32768
+    assert not refused("x" * fits).endswith("…")
+
+
 def test_a_state_is_as_ready_as_its_daemonset() -> None:
     """Defect 16: an object that nobody asked for, the exporter's ServiceMonitor, says nothing of its pods."""
     state = rolled_out(without_labels(), **DONE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from driverforge_build.app.watch import News, TargetNews, target_news
+from driverforge_build.ports import LastRead
 from support.samples.locks import kernel, package, target
 
 
@@ -24,3 +25,11 @@ def test_nothing_is_no_news() -> None:
     assert not target_news(same, same)
     assert not News(since="", targets={"debian12-amd64": TargetNews()})
     assert News(since="", targets={"debian12-amd64": TargetNews(gone=("6.1.0-50",))})
+
+
+def test_what_was_read_is_the_repositories_and_nvidias_list() -> None:
+    now, kept = LastRead(fresh=True, time="2026-11-20T12:00:00Z"), LastRead(fresh=False, time="")
+    targets = {"debian12-amd64": {"bookworm": now}}
+    assert News(since="", last_read=targets, releases=kept).reads == [now, kept]
+    # no answer has no date
+    assert News(since="", last_read=targets).reads == [now]
