@@ -72,7 +72,8 @@ def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object]
 
 
 def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:
-    wanted = cell_of_image(image, scene.node.status.node_info.architecture) or "CELL"
+    machine = scene.node.status.node_info
+    wanted = cell_of_image(image, machine.architecture, machine.kernel_version) or "CELL"
     return row.filled(
         node=scene.node.metadata.name,
         namespace=pod.metadata.namespace,
