@@ -13,7 +13,7 @@ from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
-from driverforge_core.tags import ImageTag
+from driverforge_core.tags import ImageTag, as_in_tags, kernel_text
 
 JIT = "jit"
 
@@ -60,10 +60,11 @@ class CellId:
         )
 
 
-def cell_of_image(image: str, arch: str) -> str:
+def cell_of_image(image: str, arch: str, kernel: str = "") -> str:
     """The cell that makes a driver image, as a glob: 'ubuntu22.04-amd64-580.*-5.15.0-131-generic'.
 
-    `arch` is '' where it may be any. Returns '' where the tag names no driver and system, as a digest.
+    `arch` is '' where it may be any. `kernel` is the release that a node runs, if that is known: a tag cannot
+    say each. Returns '' where the tag names no driver and system, as a digest, and where no cell makes it.
     """
     try:
         tag = ImageTag.parse(image.rpartition(":")[2])
@@ -73,5 +74,28 @@ def cell_of_image(image: str, arch: str) -> str:
     if tag.kernel and not tag.kernel.version:
         # a word, such as the '-grid' of a vGPU's driver
         return ""
+    if system.id == "rhcos":
+        # it takes RHEL's images, under names that nobody builds
+        return ""
     driver = f"{tag.version}.*" if isinstance(tag.version, int) else str(tag.version)
-    return f"{system.key}-{arch or '*'}-{driver}-{tag.kernel or JIT}"
+    return f"{system.key}-{arch or '*'}-{driver}-{_release(tag, kernel) or JIT}"
+
+
+def build_command(image: str, cell: str) -> str:
+    """The command that makes a driver image, and that pushes it to where `image` is wanted, if it can.
+
+    `driverforge push` calls every driver `driver`: an image of another name is made without being pushed.
+    """
+    registry, _, name = image.rpartition(":")[0].rpartition("/")
+    push = f" --registry {registry} --push" if registry and name == "driver" else ""
+    return f"driverforge build --select '{cell}'{push}"
+
+
+def _release(tag: ImageTag, running: str) -> str:
+    """The kernel of a tag, '' where it has none; as a node has it, if the tag is that kernel's."""
+    if tag.kernel is None:
+        return ""
+    written = kernel_text(tag.kernel)
+    # a label has no '+' either, and says no more than the tag
+    exact = running != written and as_in_tags(running) == written
+    return running if exact else tag.kernel.text

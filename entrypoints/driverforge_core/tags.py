@@ -127,7 +127,12 @@ def kernel_text(kernel: KernelRelease) -> str:
 
     Where a release has a '+' of another kind, compare these texts, not the parsed releases.
     """
-    return kernel.text.replace("+", "_").replace("~", "_")
+    return as_in_tags(kernel.text)
+
+
+def as_in_tags(text: str) -> str:
+    """A text that may have a '+' or a '~', without them."""
+    return text.replace("+", "_").replace("~", "_")
 
 
 def _version_text(version: DriverVersion | int) -> str:

@@ -153,10 +153,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`unknown` is all that is neither yes nor no, with the reason: a registry that refuses, or is away."""
+    """`unknown` is all that is neither yes nor no, with the reason: a registry that refuses, or is away.
+
+    `since` is such a reason, too: of a registry that once said `no`, and has refused for some time since.
+    """
 
     found: Literal["yes", "no", "unknown"]
     reason: str = ""
+    since: str = ""
 
 
 class Registries(Protocol):

@@ -319,3 +319,27 @@ def test_a_kernel_that_would_read_as_jit_is_refused() -> None:
 )
 def test_the_cell_of_an_image(image: str, arch: str, cell: str) -> None:
     assert cell_of_image(image, arch) == cell
+
+
+@pytest.mark.parametrize(
+    ("tag", "kernel", "cell"),
+    [
+        # a tag writes '+' and '~' as '_', and not every '_' can be read back
+        ("580-5.15.109_-ubuntu22.04", "5.15.109+", "ubuntu22.04-amd64-580.*-5.15.109+"),
+        ("580-6.1.0_site-1-debian12", "6.1.0~site-1", "debian12-amd64-580.*-6.1.0~site-1"),
+        # another kernel's image is made for that kernel
+        ("580-5.15.109_-ubuntu22.04", "5.15.110+", "ubuntu22.04-amd64-580.*-5.15.109_"),
+        ("580-5.15.109_-ubuntu22.04", "", "ubuntu22.04-amd64-580.*-5.15.109_"),
+        # as a label has a kernel, which has no '+' either
+        (
+            "580-6.12.95_deb12-amd64-debian12",
+            "6.12.95_deb12-amd64",
+            "debian12-amd64-580.*-6.12.95+deb12-amd64",
+        ),
+        ("580.95.05-ubuntu22.04", "5.15.109+", "ubuntu22.04-amd64-580.95.05-jit"),
+        # RHEL's images go onto RHEL CoreOS only under another name
+        ("580.95.05-rhcos4.16", "", ""),
+    ],
+)
+def test_the_cell_of_an_image_has_the_kernel_that_a_node_runs(tag: str, kernel: str, cell: str) -> None:
+    assert cell_of_image(f"r.example/driver:{tag}", "amd64", kernel) == cell

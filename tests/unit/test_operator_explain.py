@@ -210,6 +210,19 @@ def test_a_missing_image_names_what_builds_it(tmp_path: Path, image: str, comman
     assert shut(scene, tmp_path)[1].command == f"driverforge build --select '{command}'"
 
 
+def test_a_missing_image_names_the_nodes_own_kernel(tmp_path: Path) -> None:
+    """A tag has no '+'."""
+    scene = SceneFolder()
+    scene.node["status"]["nodeInfo"]["kernelVersion"] = "5.15.109+"
+    (container,) = scene.pod("driver")["spec"]["containers"]
+    container["image"] = "r:5000/mine:580-5.15.109_-ubuntu22.04"
+    scene.hold(
+        "driver", "nvidia-driver-ctr", {"waiting": {"reason": "ErrImagePull", "message": "image not found"}}
+    )
+    command = "driverforge build --select 'ubuntu22.04-amd64-580.*-5.15.109+'"
+    assert shut(scene, tmp_path)[1].command == command
+
+
 LOGS = [
     # 2166, and its driver manager's of earlier years
     (

@@ -125,6 +125,7 @@ def refused(**spec: Any) -> str:
 
 WHOLE = {"repository": None, "version": None}
 PUSH = f" --registry {REPOSITORY} --push"
+JIT_CELL = "'ubuntu22.04-amd64-580.95.05-jit'"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,9 @@ PUSH = f" --registry {REPOSITORY} --push"
             f"{REPOSITORY}/deep/driver:580.95.05-ubuntu22.04",
             f"'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY}/deep --push",
         ),
+        # no registry of one's own to push to
+        ({"repository": None, "image": "driver"}, "driver:580.95.05-ubuntu22.04", JIT_CELL),
+        ({**WHOLE, "image": "driver:580.95.05-ubuntu22.04"}, "driver:580.95.05-ubuntu22.04", JIT_CELL),
     ],
 )
 def test_a_missing_image_names_the_command_that_makes_it(
@@ -177,6 +181,11 @@ def test_a_node_without_an_architecture_may_have_any() -> None:
         ({**WHOLE, "image": "driver"}, "driver"),
         ({"version": "580.95.05-grid"}, f"{REPOSITORY}/driver:580.95.05-grid-ubuntu22.04"),
         ({"driverType": "vgpu"}, JIT),
+        # the matrix has no row of it
+        (
+            {**WHOLE, "image": f"{REPOSITORY}/driver:580.95.05-rhcos4.16"},
+            f"{REPOSITORY}/driver:580.95.05-rhcos4.16",
+        ),
     ],
 )
 def test_what_no_command_makes_has_none(spec: dict[str, Any], image: str) -> None:
@@ -323,7 +332,7 @@ def test_labels_that_have_no_effect_are_told_beside_it() -> None:
     done = rolled_out(replace(state, drivers={"x": labelled}))
     (status,) = (one for one in plan(done) if isinstance(one, SetStatus))
     assert status.conditions[0].message == (
-        "spec.labels: app of DaemonSets stay as they are, which are found by them; "
+        "spec.labels: app: these labels have no effect: the operator finds its DaemonSets by them; "
         f"ubuntu22.04: nodes compile, since {MISSING}"
     )
 
@@ -347,7 +356,9 @@ def test_where_both_images_are_missing_either_command_helps() -> None:
     reason, message = condition(plan(compiling(precompiled="no", jit="no")))
     assert reason == "ImageMissing"
     build = f"driverforge build --select 'ubuntu22.04-amd64-580.95.05-jit'{PUSH}"
-    assert message == f"ubuntu22.04: {MISSING}; no registry has {JIT} for amd64: {build}"
+    assert message == (
+        f"ubuntu22.04: {MISSING}; nodes could compile instead, but no registry has {JIT} for amd64: {build}"
+    )
 
 
 def test_many_kernels_without_an_image_are_a_few_and_a_number() -> None:
@@ -364,7 +375,7 @@ def test_many_kernels_without_an_image_are_a_few_and_a_number() -> None:
     around = replace(many.around, images=answers)
     (status,) = (one for one in plan(rolled_out(replace(many, around=around))) if isinstance(one, SetStatus))
     assert status.conditions[0].reason == "Reconciled"
-    assert status.conditions[0].message.endswith("; 95 more")
+    assert status.conditions[0].message.endswith("; and at least 90 more pools")
     assert len(status.conditions[0].message) < 2000
 
 
@@ -388,6 +399,67 @@ def test_what_a_registry_said_stands_while_it_says_nothing() -> None:
     for answer, stands in (("unknown", "unknown"), ("no", "no"), ("unknown", "no"), ("yes", "yes")):
         store.answer(question, Answer(found=answer))  # type: ignore[arg-type]
         assert said() == stands
+
+
+def since(*answers: Answer) -> list[tuple[str, str]]:
+    """What a store has of an image after each answer, and what the registry said since."""
+    store, question = Store("gpu-operator", asks_registries=True), Question(image=JIT, arch="amd64")
+    found = []
+    for answer in answers:
+        store.answer(question, answer)
+        images = store.state.around.images
+        assert images is not None
+        found.append((images[question].found, images[question].since))
+    return found
+
+
+NO, LIMITED, EXPIRED, AWAY = (
+    Answer(found="no"),
+    Answer(found="unknown", reason="429 Too Many Requests"),
+    Answer(found="unknown", reason="401 Unauthorized: token expired"),
+    Answer(found="unknown", reason="503 Service Unavailable"),
+)
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        # now and then is nothing to tell
+        ((NO, LIMITED, NO, LIMITED, LIMITED, NO), ""),
+        ((NO, EXPIRED, EXPIRED, EXPIRED), EXPIRED.reason),
+        ((NO, LIMITED, AWAY, EXPIRED), EXPIRED.reason),
+        # what stands is told, and not what changes all the time
+        ((NO, AWAY, AWAY, AWAY, EXPIRED, EXPIRED), AWAY.reason),
+        ((NO, AWAY, AWAY, AWAY, EXPIRED, EXPIRED, EXPIRED), EXPIRED.reason),
+        ((NO, AWAY, AWAY, AWAY, EXPIRED, AWAY, EXPIRED, AWAY), AWAY.reason),
+        ((NO, EXPIRED, EXPIRED, EXPIRED, NO), ""),
+    ],
+)
+def test_a_registry_that_refuses_for_long_is_told_beside_its_no(
+    answers: tuple[Answer, ...], told: str
+) -> None:
+    assert since(*answers)[-1] == ("no", told)
+
+
+def test_a_refusal_with_other_words_each_time_is_told_once() -> None:
+    refusals = [
+        Answer(found="unknown", reason=f"401: request 0f8fad5b-d9cb-469f-a165-7086772895{one:02}")
+        for one in range(50)
+    ]
+    told = since(NO, *refusals)
+    assert [words for _, words in told[:3]] == ["", "", ""]
+    assert {words for _, words in told[3:]} == {refusals[2].reason}
+
+
+def test_what_a_registry_answers_since_its_no_stands_behind_the_command() -> None:
+    state = cluster({})
+    answers = {one: replace(NO, since=EXPIRED.reason) for one in asked_for(state)}
+    reason, message = condition(plan(replace(state, around=Surroundings(images=answers))))
+    assert reason == "ImageMissing"
+    assert message == (
+        f"ubuntu22.04: no registry has {JIT} for amd64: driverforge build --select {JIT_CELL}{PUSH}; "
+        "since then its registry answers: 401 Unauthorized: token expired"
+    )
 
 
 def test_each_architecture_has_a_pool() -> None:

@@ -21,8 +21,9 @@ from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.api import ApiServer
 from driverforge_operator.plan.actions import Action, Apply, Delete, LabelNamespace, PatchNode, SetStatus
 from driverforge_operator.plan.rejected import counted
-from driverforge_operator.plan.whole import plan
+from driverforge_operator.plan.whole import asked_for, plan
 from driverforge_operator.ports import (
+    Answer,
     Conflict,
     Document,
     Event,
@@ -140,11 +141,44 @@ def test_what_all_drivers_share_is_a_drivers() -> None:
 def test_thousands_of_nodes_are_a_few_names_and_a_number(of: str) -> None:
     state = policy_state("default") if of == "ClusterPolicy" else driver_state("minimal")
     nodes = [NODE.ref(f"n{number:04}") for number in range(5000)]
-    reason, message = told(rejecting(state, *nodes, words="x" * 5000))
+    reason, message = told(rejecting(state, *nodes))
     assert reason == "ReconcileFailed"
     assert message.startswith("Failed to reconcile labels of nodes: Node n0000 and Node n0001 and ")
-    assert "4995 more: xxx" in message
-    assert len(message) < 1500
+    assert f" and at least 4000 more: {FORBIDDEN}" in message
+    assert len(message) < 500
+
+
+@pytest.mark.parametrize(
+    ("count", "more"),
+    [
+        (5, "Node n4"),
+        (6, "1 more"),
+        (14, "9 more"),
+        (15, "at least 10 more"),
+        (24, "at least 10 more"),
+        (25, "at least 20 more"),
+        (105, "at least 100 more"),
+        (204, "at least 100 more"),
+    ],
+)
+def test_many_are_a_round_number(count: int, more: str) -> None:
+    state = rejecting(driver_state("minimal"), *(NODE.ref(f"n{number}") for number in range(count)))
+    assert f" and {more}: {FORBIDDEN}" in told(state)[1]
+
+
+@pytest.mark.parametrize("of", ["ClusterPolicy", "NVIDIADriver"])
+def test_what_is_rejected_hides_no_missing_image(of: str) -> None:
+    """A node that a webhook refuses, beside a pool without an image."""
+    state = policy_state("default") if of == "ClusterPolicy" else driver_state("minimal")
+    asks = replace(state, around=replace(state.around, images={}))
+    answers = {one: Answer(found="no") for one in asked_for(asks)}
+    missing = replace(state, around=replace(state.around, images=answers))
+    reason, words = told(missing)
+    assert reason == "ImageMissing"
+    assert told(rejecting(missing, NODE.ref("a"))) == (
+        "ReconcileFailed",
+        f"Failed to reconcile labels of nodes: Node a: {FORBIDDEN}; {words}",
+    )
 
 
 def test_counted_nodes_have_the_first_names_of_all() -> None:
@@ -171,6 +205,9 @@ class Told:
         self.wanted: list[Action] = self.store.actions()
 
     def reasons(self) -> list[str]:
+        return [one.conditions[0].reason for one in self.statuses()]
+
+    def statuses(self) -> list[SetStatus]:
         found = self.store.actions()
         for one in found:
             if isinstance(one, SetStatus):
@@ -181,7 +218,7 @@ class Told:
                 written = {"state": one.state, "namespace": one.namespace, "conditions": conditions}
                 written |= {"observedGeneration": one.generation, "pools": [dict(p) for p in one.pools]}
                 self.store.carried_out(one, written)
-        return [one.conditions[0].reason for one in found if isinstance(one, SetStatus)]
+        return [one for one in found if isinstance(one, SetStatus)]
 
 
 LABEL = PatchNode(node="a", labels={nodekeys.GPU_PRESENT: "true"}, annotations={})
@@ -214,6 +251,60 @@ def test_the_port_of_a_connection_that_broke_is_no_other_words(host: str) -> Non
     # where it went is what was asked
     one.store.reject(LABEL, broke(50002, 8443))
     assert one.reasons() == ["ReconcileFailed"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "500 failed calling webhook: request 0f8fad5b-d9cb-469f-a165-7086772895{:02}",
+        "500 failed calling webhook: trace=4bf92f3577b34da6a3ce929d0e0e47{:02}",
+        "500 failed calling webhook at 2026-11-25T23:37:{:02}.5Z",
+        "500 failed calling webhook at 17640274{:02}",
+        "500 read tcp 10.0.0.1:510{:02}->[::1]:443: reset by peer",
+    ],
+)
+def test_a_refusal_with_another_number_each_time_is_told_once(words: str) -> None:
+    one = Told()
+    one.reasons()
+    told = []
+    for number in range(60):
+        one.store.reject(LABEL, words.format(number))
+        told += one.statuses()
+    (status,) = told
+    assert status.conditions[1].message.endswith(words.format(0))
+
+
+def test_a_field_that_is_refused_after_another_is_told() -> None:
+    one = Told()
+    one.reasons()
+    for number in range(2):
+        one.store.reject(LABEL, f"422 spec.containers[{number}].image: Invalid value")
+        (status,) = one.statuses()
+        assert f"containers[{number}]" in status.conditions[1].message
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_nodes_that_are_refused_one_by_one_are_few_statuses(*, backwards: bool) -> None:
+    one = Told()
+    one.reasons()
+    numbers = reversed(range(200)) if backwards else range(200)
+    told = 0
+    for number in numbers:
+        one.store.reject(replace(LABEL, node=f"n{number:04}"), "500 failed calling webhook")
+        told += len(one.reasons())
+    # 5 names, then a number that grows: 1 to 9, 10 to 90, and 100
+    assert told == 5 + 9 + 9 + 1
+
+
+def test_of_a_page_of_words_the_beginning_is_kept() -> None:
+    one = Told()
+    one.reasons()
+    one.store.reject(LABEL, "x" * 1_000_000)
+    assert len(one.store.state.around.rejected[LABEL.ref]) == 1001
+    (status,) = one.statuses()
+    assert status.conditions[1].message.endswith("xxx…")
+    one.store.reject(LABEL, "x" * 1_000_000)
+    assert one.reasons() == []
 
 
 def test_what_nobody_asks_for_any_more_is_not_told() -> None:
@@ -319,11 +410,16 @@ class Failing(Refusing):
     """Each time in a moment, and in other words as Go has them; a node gives a sign of life all the time."""
 
     def apply(self, kind: Kind[Any], document: Document) -> Document:
-        if isinstance(self.error, TemporaryFailure):
+        self.tried[kind.name] += 1
+        # the test takes it away meanwhile
+        error = self.error
+        if isinstance(error, TemporaryFailure):
             number = sum(self.tried.values())
             told = f'failed calling webhook "a": read tcp 10.0.0.1:{50000 + number}->[::1]:443: reset by peer'
-            self.error = type(self.error)("the API server answers 500", details=[told])
-        return super().apply(kind, document)
+            raise type(error)("the API server answers 500", details=[told])
+        if error:
+            raise error
+        return document
 
     def watch(self, kind: Kind[Any], since: str, *, labels: str = "") -> Iterator[Event[Any]]:
         (page,) = self.pages(NODE)
@@ -360,6 +456,24 @@ def test_what_is_nothing_about_the_object_is_not_told(error: Exception) -> None:
     cluster = Failing(stop, error)
     with following(cluster, stop, hurry=100):
         cluster.tried_again(10)
+    assert "ReconcileFailed" not in cluster.reasons
+
+
+class FailingOnce(Failing):
+    """After many failures that are nothing about the object, one that is, and then none."""
+
+    def apply(self, kind: Kind[Any], document: Document) -> Document:
+        number = self.tried[kind.name] + 1
+        self.error = Conflict("409") if number < 10 else TemporaryFailure("500") if number == 10 else None
+        return super().apply(kind, document)
+
+
+def test_one_failure_of_an_object_after_many_of_everybody_is_not_told() -> None:
+    stop = threading.Event()
+    cluster = FailingOnce(stop, Conflict("409"))
+    with following(cluster, stop, hurry=100):
+        until(lambda: cluster.tried["DaemonSet"] >= 11, "the DaemonSet is taken")
+        until(lambda: cluster.reasons[-1:] not in ([], [""]), "its status is written")
     assert "ReconcileFailed" not in cluster.reasons
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from driverforge_operator.app.follow import FIRST_PAUSE, LONGEST_PAUSE
 from driverforge_operator.app.retries import Retries
 from driverforge_operator.plan.actions import PatchNode
@@ -57,20 +55,44 @@ def test_after_a_success_and_where_nobody_asks_for_it_any_more_a_failure_is_a_fi
     assert failing(clock, retries, "a", 1) <= FIRST_PAUSE * 1.1
 
 
-def test_a_failure_lasts_from_the_longest_pause_to_a_success() -> None:
+def test_a_failure_lasts_from_a_minute_after_the_first_to_a_success() -> None:
     clock = Clock()
     retries = Retries(clock)
-    doublings = math.ceil(math.log2(LONGEST_PAUSE / FIRST_PAUSE))
     assert not retries.lasts(label("a"))
-    failing(clock, retries, "a", doublings)
+    retries.fail(label("a"))
+    clock.now += LONGEST_PAUSE - 1
+    retries.fail(label("a"))
     assert not retries.lasts(label("a"))
-    assert LONGEST_PAUSE / 2 <= clock.now - 1000 <= LONGEST_PAUSE * 1.2
-    failing(clock, retries, "a", 1)
+    clock.now += 1
     assert retries.lasts(label("a"))
     assert not retries.lasts(label("b"))
-    failing(clock, retries, "a", 1)
-    assert retries.lasts(label("a"))
     retries.succeed(label("a"))
+    assert not retries.lasts(label("a"))
+    retries.fail(label("a"))
+    assert not retries.lasts(label("a"))
+
+
+def test_a_failure_that_all_share_begins_the_minute_anew() -> None:
+    clock = Clock()
+    retries = Retries(clock)
+    for own in (True, False, False):
+        retries.fail(label("a"), own=own)
+        clock.now += LONGEST_PAUSE
+    assert not retries.lasts(label("a"))
+    retries.fail(label("a"))
+    assert not retries.lasts(label("a"))
+    clock.now += LONGEST_PAUSE
+    assert retries.lasts(label("a"))
+
+
+def test_of_what_nobody_asks_for_any_more_no_failure_lasts() -> None:
+    clock = Clock()
+    retries = Retries(clock)
+    failing(clock, retries, "a", 1)
+    clock.now += LONGEST_PAUSE
+    retries.keep([label("a")])
+    assert retries.lasts(label("a"))
+    retries.keep([])
     assert not retries.lasts(label("a"))
 
 

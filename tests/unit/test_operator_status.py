@@ -59,8 +59,8 @@ def test_labels_that_have_no_effect_are_told() -> None:
     state, reason, message = told(rolled_out(policy_state("daemonsets-common"), **DONE))
     assert (state, reason) == ("ready", "Reconciled")
     assert message == (
-        "spec.daemonsets.labels: app, app.kubernetes.io/managed-by of DaemonSets stay as they are, which are "
-        "found by them"
+        "spec.daemonsets.labels: app, app.kubernetes.io/managed-by: these labels have no effect: "
+        "the operator finds its DaemonSets by them"
     )
 
 
@@ -123,9 +123,23 @@ def test_a_message_is_no_longer_than_the_api_server_takes() -> None:
     policies = {"cluster-policy": CustomResource(metadata=found.metadata, spec=spec)}
     reason, message = told(replace(state, policies=policies))[1:]
     assert reason == "InvalidSpec"
-    assert len(message) == 32768
+    assert 32000 < len(message) <= 32768
     assert message.startswith("spec.daemonsets.labels.example.com/0: ")
-    assert message.endswith("…")
+    *whole, end = message.split("; ")
+    assert end == "…"
+    # each problem is told whole, or not at all
+    (words,) = {one.partition(": ")[2] for one in whole}
+    assert words
+
+
+def test_a_long_message_of_one_piece_is_cut_where_it_is_too_long() -> None:
+    state = policy_state("default")
+    found = state.policies["cluster-policy"]
+    spec = {**found.spec, "daemonsets": {**found.spec["daemonsets"], "labels": {"x" * 40000: []}}}
+    policies = {"cluster-policy": CustomResource(metadata=found.metadata, spec=spec)}
+    message = told(replace(state, policies=policies))[2]
+    assert len(message) == 32768
+    assert message.endswith("xx…")
 
 
 def test_a_message_that_just_fits_is_whole() -> None:

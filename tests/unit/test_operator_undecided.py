@@ -103,6 +103,33 @@ def test_a_driver_whose_objects_are_not_there_yet_is_not_ready() -> None:
     assert reasons(plan(RUNNING)) == {"x": "DriverNotReady"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({nodekeys.OS_ID: ""}, "'' '22.04'"),
+        ({nodekeys.OS_VERSION: "rolling"}, "'ubuntu' 'rolling'"),
+    ],
+)
+def test_several_nodes_without_a_system_are_told_in_one_sentence(labels: dict[str, str], words: str) -> None:
+    one = node(**labels)
+    state = replace(cluster(one, driver("x")), nodes={name: replace(one, name=name) for name in "abc"})
+    (status,) = (found for found in plan(state) if isinstance(found, SetStatus))
+    assert status.conditions[1].message == (
+        f"nothing changes on 3 nodes (a, b, c): the labels of Node Feature Discovery name no system and "
+        f"version: {words}"
+    )
+
+
+def test_several_nodes_that_no_driver_selects_are_told_in_one_sentence() -> None:
+    state, one = policy_state("nvidia-driver-crd"), node()
+    elsewhere = driver("x", default=False, nodeSelector={"a": "b"})
+    nodes = {name: replace(one, name=name) for name in "abc"}
+    found = plan(replace(state, nodes=nodes, drivers={"x": elsewhere}))
+    (status,) = (one for one in found if isinstance(one, SetStatus) and one.ref.kind == "ClusterPolicy")
+    told = "nothing changes on 3 nodes (a, b, c): no NVIDIADriver has a nodeSelector that matches"
+    assert told in status.conditions[1].message
+
+
 def test_a_clusterpolicys_driver_stays_while_a_node_has_lost_its_system() -> None:
     before = policy_state("default")
     applied = [one for one in plan(before) if isinstance(one, Apply)]

@@ -97,7 +97,7 @@ class Controller:
         self._leads = leads
         self._clock = clock
         self._store = Store(namespace, asks_registries=registries is not None, environment=environment)
-        self._lookups = Lookups(registries) if registries else None
+        self._lookups = Lookups(registries, clock=clock) if registries else None
         self._theirs = Theirs(namespace)
         self._metrics = metrics or Metrics()
         self._namespace = namespace
@@ -261,23 +261,13 @@ class Controller:
         if isinstance(error, Overloaded):
             # it asks this of everybody, and about everything; what grows is the pause of each object
             self._held_until = self._clock() + Pause().seconds(error.seconds)
-        self._retries.fail(action, not_before=self._held_until)
-        if self._is_rejected(action, error):
+        # what the server says to everybody, and what observing again puts right, is nothing about the object
+        own = not isinstance(error, Conflict | Gone | Overloaded | NotLeading | Unauthenticated)
+        self._retries.fail(action, not_before=self._held_until, own=own)
+        # a person has to hear of it where the server refuses, or fails at this object on and on: a webhook
+        # that does not answer is the server's own failure (500)
+        if own and (self._retries.lasts(action) or not isinstance(error, TemporaryFailure)):
             self._store.reject(action, line(error))
-
-    def _is_rejected(self, action: Action, error: DriverforgeError) -> bool:
-        """Whether a person has to hear of it: the server refuses, or fails at this object on and on.
-
-        A webhook that does not answer is the server's own failure (500). What the server says to everybody,
-        and what observing again puts right, is nothing about the object.
-        """
-        match error:
-            case Conflict() | Gone() | Overloaded() | NotLeading() | Unauthenticated():
-                return False
-            case TemporaryFailure():
-                return self._retries.lasts(action)
-            case _:
-                return True
 
     def _known(self, action: Action) -> tuple[dict[str, Any], str]:
         """Status and uid of the custom resource that an action is about."""

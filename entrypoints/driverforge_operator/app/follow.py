@@ -37,16 +37,13 @@ class Pause:
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE
-        self.longest = False
-        """Whether the last one does not grow any more."""
 
     def seconds(self, at_least: float = 0) -> float:
         found, self._next = self._next, min(self._next * 2, LONGEST_PAUSE)
-        self.longest = found == LONGEST_PAUSE
         return at_least + found * random.uniform(0.5, 1)  # noqa: S311 no secret
 
     def reset(self) -> None:
-        self._next, self.longest = FIRST_PAUSE, False
+        self._next = FIRST_PAUSE
 
 
 def follow(

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from driverforge_operator.app.follow import Pause
+from driverforge_operator.app.passing import lasting
 from driverforge_operator.plan.whole import asked_for
 from driverforge_operator.ports import Answer, Question, Registries
 from driverforge_operator.state.whole import State
@@ -22,13 +23,23 @@ _AT_ONCE = 8
 """Registries."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What was answered last, and when to ask again."""
+
+    answer: Answer
+    again: float
+    pause: Pause
+
+
 class Lookups:
     """Which images are wanted, and what registries said of them. `run` is a thread's own."""
 
-    def __init__(self, registries: Registries) -> None:
+    def __init__(self, registries: Registries, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._registries = registries
+        self._clock = clock
         self._wanted: frozenset[Question] = frozenset()
-        self._again: dict[Question, tuple[float, Pause]] = {}
+        self._said: dict[Question, _Said] = {}
         self._asked: set[str] = set()  # registries
         self._answers: list[tuple[Question, Answer]] = []
         self._changed = threading.Condition()
@@ -38,6 +49,8 @@ class Lookups:
         with self._changed:
             if self._wanted != questions:
                 self._wanted = frozenset(questions)
+                # nobody keeps these answers: who wants one again later is told again
+                self._said = {one: said for one, said in self._said.items() if one in self._wanted}
                 self._changed.notify()
 
     def answers(self) -> list[tuple[Question, Answer]]:
@@ -49,7 +62,6 @@ class Lookups:
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
             with self._changed:
-                self._again = {one: when for one, when in self._again.items() if one in self._wanted}
                 due = self._due_by_registry()
                 self._asked |= due.keys()
                 if not due:
@@ -79,20 +91,30 @@ class Lookups:
                 self._changed.notify()
 
     def _due(self, question: Question) -> bool:
-        return question not in self._again or self._again[question][0] <= time.monotonic()
+        return question not in self._said or self._said[question].again <= self._clock()
 
     def _ask(self, question: Question) -> None:
         answer = self._registries.ask(question)
         with self._changed:
-            known = question in self._again
-            pause = self._again[question][1] if known else Pause()
-        # what is there stays there
-        wait = float("inf") if answer.found == "yes" else pause.seconds(_AT_LEAST)
-        if answer.found != "yes" and not known:
-            LOGGER.warning("%s: %s", question.image, answer.reason or "no registry has it")
-        with self._changed:
-            self._again[question] = (time.monotonic() + wait, pause)
+            if question not in self._wanted:
+                return
+            before = self._said.get(question)
+            pause = before.pause if before else Pause()
+            # what is there stays there
+            wait = float("inf") if answer.found == "yes" else pause.seconds(_AT_LEAST)
+            self._said[question] = _Said(answer=answer, again=self._clock() + wait, pause=pause)
             self._answers.append((question, answer))
+        _log(question, answer, before.answer if before else None)
+
+
+def _log(question: Question, answer: Answer, before: Answer | None) -> None:
+    """Tell what is not there, and each other answer afterwards."""
+    if before and (before.found, lasting(before.reason)) == (answer.found, lasting(answer.reason)):
+        return
+    if answer.found != "yes":
+        LOGGER.warning("%s: %s", question.image, answer.reason or "no registry has it")
+    elif before:
+        LOGGER.info("%s: it is there", question.image)
 
 
 def looked_up(state: State, registries: Registries) -> State:

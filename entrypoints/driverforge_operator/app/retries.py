@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from driverforge_operator.app.follow import Pause
+from driverforge_operator.app.follow import LONGEST_PAUSE, Pause
 from driverforge_operator.plan.actions import Action
 from driverforge_operator.ports import Ref
 
@@ -27,6 +27,7 @@ class Retries:
         self._clock = clock
         self._waiting: dict[Ref, _Failure] = {}
         self._pauses: dict[Ref, Pause] = {}
+        self._since: dict[Ref, float] = {}  # in a row, for reasons of their own
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -34,20 +35,25 @@ class Retries:
     def __contains__(self, ref: Ref) -> bool:
         return ref in self._waiting
 
-    def fail(self, action: Action, *, not_before: float = 0) -> None:
-        """It failed, perhaps not for the first time."""
+    def fail(self, action: Action, *, not_before: float = 0, own: bool = True) -> None:
+        """It failed, perhaps not for the first time; not for a reason of its `own` where all would fail."""
+        if own:
+            self._since.setdefault(action.ref, self._clock())
+        else:
+            self._since.pop(action.ref, None)
         pause = self._pauses.setdefault(action.ref, Pause()).seconds()
         grid = 2 ** math.ceil(math.log2(pause)) / _ROUNDS
         until = math.ceil((self._clock() + pause) / grid) * grid
         self._waiting[action.ref] = _Failure(action=action, until=max(until, not_before))
 
     def lasts(self, action: Action) -> bool:
-        """Whether it has failed for so long that its pauses grow no more: about a minute."""
-        return action.ref in self._pauses and self._pauses[action.ref].longest
+        """Whether it has failed for a minute, each time for a reason of its own."""
+        return self._clock() - self._since.get(action.ref, math.inf) >= LONGEST_PAUSE
 
     def succeed(self, action: Action) -> None:
         """The next failure of the same object is its first one."""
         self._pauses.pop(action.ref, None)
+        self._since.pop(action.ref, None)
 
     def due(self) -> list[Action]:
         """Those that waited long enough; they wait no more."""
@@ -61,6 +67,7 @@ class Retries:
         """Forget what failed before, and is not asked for any more; returns what is."""
         wanted = {action.ref for action in decided} | self._waiting.keys()
         self._pauses = {ref: pause for ref, pause in self._pauses.items() if ref in wanted}
+        self._since = {ref: since for ref, since in self._since.items() if ref in wanted}
         return wanted
 
     def seconds(self) -> float:

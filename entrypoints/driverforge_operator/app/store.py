@@ -7,7 +7,6 @@ The same decisions as `plan.whole.plan`, made for what changed: a node's change 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 
 from driverforge_core import nodekeys
+from driverforge_operator.app.passing import lasting
 from driverforge_operator.app.settled import Settled
 from driverforge_operator.plan.actions import (
     Action,
@@ -30,6 +30,7 @@ from driverforge_operator.plan.intent import Intent, read_intent
 from driverforge_operator.plan.labels import label, unknown_workload
 from driverforge_operator.plan.placement import Placement, place
 from driverforge_operator.plan.pools import questions
+from driverforge_operator.plan.rejected import shortened
 from driverforge_operator.plan.whole import cluster
 from driverforge_operator.ports import Answer, Document, Kind, Question, Ref
 from driverforge_operator.state.contents import CONTENT_KINDS, SECRETS, Content, Source
@@ -50,8 +51,8 @@ from driverforge_operator.state.whole import State, selecting_keys
 LOGGER = logging.getLogger("driverforge")
 _DONE = frozenset(("ready", "disabled", "ignored"))
 """States of custom resources that nothing is waited for in."""
-_SOURCE_PORT = re.compile(r"(?<=[\d\]]):\d+(?=->)")
-"""Of a connection that broke, in Go's words: "read tcp 10.0.0.1:51234->10.0.0.2:443". Another each time."""
+_LASTS = 3
+"""How often in a row a registry refuses until that is told: one that limits requests does now and then."""
 
 
 class Store:
@@ -75,6 +76,7 @@ class Store:
         self._objects: dict[Ref, Document] = {}
         self._contents: dict[Source, Content] = {}
         self._images: dict[Question, Answer] = {}
+        self._refusals: dict[Question, list[str]] = {}  # the last ones in a row
         self._openshift: dict[str, Any] = {}
         self._ready_pods: dict[str, tuple[str, str]] = {}  # validators: node, since when
         self._validators: dict[str, str] = {}
@@ -203,6 +205,7 @@ class Store:
             self.questions = questions(self._intent, self._census, self._around)
             for question in self._images.keys() - self.questions:
                 del self._images[question]
+                self._refusals.pop(question, None)
             planned = cluster(self._intent, self._census, self._objects, self.state.resources, self._around)
             found += [one for one in planned if not self._settled.covers(one, self._objects)]
         return found
@@ -240,9 +243,23 @@ class Store:
     def answer(self, question: Question, answer: Answer) -> None:
         """A registry has told of an image. What it said stands while it only does not say, as with 429."""
         if answer.found == "unknown" and question in self._images:
-            return
+            answer = self._refused(question, answer.reason)
+        else:
+            self._refusals.pop(question, None)
         self._dirty_cluster |= self._images.get(question) != answer
         self._images[question] = answer
+
+    def _refused(self, question: Question, reason: str) -> Answer:
+        """What stands of an image where its registry refuses now; a refusal that lasts is told beside a no.
+
+        Another one takes its place once that one lasts: no status is written for words that come and go.
+        """
+        known = self._images[question]
+        last = [*self._refusals.get(question, ()), lasting(reason)][-_LASTS:]
+        self._refusals[question] = last
+        if known.found != "no" or len(last) < _LASTS or lasting(known.since) == lasting(shortened(reason)):
+            return known
+        return replace(known, since=shortened(reason)) if not known.since or len({*last}) == 1 else known
 
     def stand_down(self, why: str) -> list[Action]:
         """What to say while another operator serves the same resources; nothing else is decided."""
@@ -291,9 +308,10 @@ class Store:
         """The server does not take an action, and said why."""
         if isinstance(action, SetStatus | StandDown):
             return  # nobody would read it there
-        words = _SOURCE_PORT.sub("", words)
-        self._dirty_cluster |= self._rejected.get(action.ref) != words
-        self._rejected[action.ref] = words
+        words = shortened(words)
+        if lasting(self._rejected.get(action.ref, "")) != lasting(words):
+            self._rejected[action.ref] = words
+            self._dirty_cluster = True
 
     def keep_rejected(self, wanted: Collection[Ref]) -> None:
         """Forget what was rejected of all other objects: nobody asks for it any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from driverforge_core.cell import cell_of_image
+from driverforge_core.cell import build_command, cell_of_image
 from driverforge_operator.explain.blocked import Blocked
 from driverforge_operator.explain.causes import Cause, likely
 from driverforge_operator.explain.scene import Scene, Sight
@@ -89,14 +89,9 @@ def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object]
     )
 
 
-def _push(image: str) -> str:
-    """What puts the image where nodes pull it from, as the condition ImageMissing tells (plan/pools.py)."""
-    registry, _, name = image.rpartition(":")[0].rpartition("/")
-    return f" --registry {registry} --push" if registry and name == "driver" else ""
-
-
 def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:
-    wanted = cell_of_image(image, scene.node.status.node_info.architecture) or "CELL"
+    machine = scene.node.status.node_info
+    wanted = cell_of_image(image, machine.architecture, machine.kernel_version) or "CELL"
     return row.filled(
         node=scene.node.metadata.name,
         namespace=pod.metadata.namespace,
@@ -104,5 +99,5 @@ def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -
         container=container,
         image=image,
         cell=wanted,
-        select=f"driverforge build --select '{wanted}'{_push(image)}",
+        select=build_command(image, wanted),
     )

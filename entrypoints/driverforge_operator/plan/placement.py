@@ -86,8 +86,9 @@ def _driver_of(node: Node, intent: Intent) -> Placement:
         return _by_policy(node, intent)
     claims = intent.claims(node.labels)
     if len(claims) != 1:
-        told = f"{len(claims)} NVIDIADrivers claim it" if claims else "no NVIDIADriver claims it"
-        return Placement(gpu=True, claims=claims, reason=told)
+        # words for one node and for several
+        told = f"{len(claims)} NVIDIADrivers have" if claims else "no NVIDIADriver has"
+        return Placement(gpu=True, claims=claims, reason=f"{told} a nodeSelector that matches")
     (name,) = claims
     spec = intent.driver[name].spec
     pool, reason = _pool(node, name, precompiled=bool(spec and spec.use_precompiled))
@@ -106,7 +107,8 @@ def _pool(node: Node, driver: str, *, precompiled: bool) -> tuple[PoolKey | None
     found = _os(node)
     if found is None:
         name, version = node.labels.get(nodekeys.OS_ID, ""), node.labels.get(nodekeys.OS_VERSION, "")
-        return None, f"Node Feature Discovery has not labelled it with an operating system ({name} {version})"
+        told = "the labels of Node Feature Discovery name no system and version"
+        return None, f"{told}: {name!r} {version!r}"
     # the minor version of what images drop it for is not the pool's: 9.4 and 9.5 are one
     return PoolKey(
         driver=driver,

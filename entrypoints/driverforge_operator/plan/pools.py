@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_core import nodekeys
-from driverforge_core.cell import cell_of_image
+from driverforge_core.cell import build_command, cell_of_image
 from driverforge_operator.crd.blocks import DriverManager
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.operands import names
@@ -18,7 +18,7 @@ from driverforge_operator.operands.policydriver import as_driver, host_root
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Census, PoolKey
 from driverforge_operator.plan.refused import problems
-from driverforge_operator.ports import Document, Question
+from driverforge_operator.ports import Answer, Document, Question
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
 
@@ -91,8 +91,8 @@ def _fall_back(missing: Pool, compiled: Pool) -> Pool:
     """The pool that compiles, and what is told of the image that it has not."""
     questions = missing.questions + compiled.questions
     if compiled.message:
-        # either image would do
-        return replace(compiled, questions=questions, message=f"{missing.message}; {compiled.message}")
+        told = f"{missing.message}; nodes could compile instead, but {compiled.message}"
+        return replace(compiled, questions=questions, message=told)
     return replace(compiled, questions=questions, instead=f"nodes compile, since {missing.message}")
 
 
@@ -213,25 +213,23 @@ def _looked_up(found: Pool, around: Surroundings) -> Pool:
     if images is None:
         return found
     answers = {one.image: images.get(one) for one in asked}
-    if missing := [image for image, answer in answers.items() if answer and answer.found == "no"]:
+    if missing := {image: answer for image, answer in answers.items() if answer and answer.found == "no"}:
         return replace(found, reason="ImageMissing", message=_missing(found, missing))
     # what a registry does not tell is the nodes' to find out: they may have other ways and rights
     return replace(found, reason="ImageNotAskedFor") if None in answers.values() else found
 
 
-def _missing(found: Pool, images: Collection[str]) -> str:
-    """Which image is not there, and the command that makes ours."""
+def _missing(found: Pool, images: Mapping[str, Answer]) -> str:
+    """Which image is not there, the command that makes ours, and what its registry says since."""
     driver, told = found.driver, f"no registry has {' and '.join(images)}"
     if found.key.arch:
         told += f" for {found.key.arch}"
     # the matrix has no drivers of virtual GPUs
     cell = cell_of_image(driver.image, found.key.arch) if driver.spec.driver_type == "gpu" else ""
-    if driver.image not in images or not cell:
-        return told
-    registry, _, name = driver.image.rpartition(":")[0].rpartition("/")
-    # `driverforge push` calls every driver so
-    where = f" --registry {registry} --push" if name == "driver" else ""
-    return f"{told}: driverforge build --select '{cell}'{where}"
+    if driver.image in images and cell:
+        told += f": {build_command(driver.image, cell)}"
+    since = next(filter(None, (one.since for one in images.values())), "")
+    return f"{told}; since then its registry answers: {since}" if since else told
 
 
 def _selector(key: PoolKey, spec: NvidiaDriverSpec) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.operands import StateNow
@@ -14,7 +14,7 @@ DRIVER_STATE = "state-driver"
 EXAMPLES = 5
 """Of nodes or objects, in a message: the API takes one of 32 KB, and a person reads less."""
 _WORDS = 1000
-"""Characters of the server's words about one object: a webhook may send a page."""
+"""Characters of a server's words about one object: a webhook may send a page."""
 
 
 def rejections(
@@ -25,7 +25,7 @@ def rejections(
     objects: Mapping[Ref, Document],
     rejected: Mapping[Ref, str],
 ) -> Mapping[str, str]:
-    """Words by the uid of a custom resource. `rejected` has the server's words by object.
+    """Words by the uid of a custom resource. `rejected` has the server's words by object, the oldest first.
 
     What no resource owns, such as a node, is told in the ClusterPolicy; where there is none, in each
     NVIDIADriver.
@@ -53,10 +53,26 @@ def _part(ref: Ref, states: Mapping[Ref, str], wanted: Collection[Ref]) -> str:
     return states.get(ref, DRIVER_STATE) if ref in wanted else "what is no longer wanted"
 
 
-def some(names: Sequence[str], conjunction: str = " and ") -> str:
+def shortened(words: str) -> str:
+    """A server's words, as many as a status and we keep."""
+    return f"{words[:_WORDS]}…" if len(words) > _WORDS else words
+
+
+def some(names: Sequence[str]) -> str:
     """Not all of thousands."""
-    more = len(names) - EXAMPLES
-    return conjunction.join([*names[:EXAMPLES], *([f"{more} more"] if more > 0 else [])])
+    return " and ".join(filter(None, (*names[:EXAMPLES], more(names))))
+
+
+def more(items: Sized) -> str:
+    """'7 more' beside the examples, '' where there are no more.
+
+    Many are 'at least 200 more': where they come one by one a status is not written for each.
+    """
+    count = len(items) - EXAMPLES
+    if count <= 0:
+        return ""
+    unit = 10 ** (len(str(count)) - 1)
+    return f"at least {count // unit * unit} more" if unit > 1 else f"{count} more"
 
 
 def counted(nodes: Collection[str]) -> str:
@@ -67,8 +83,6 @@ def counted(nodes: Collection[str]) -> str:
 
 def _told(by_part: Mapping[str, Sequence[Ref]], rejected: Mapping[Ref, str]) -> Iterable[str]:
     for part, refs in by_part.items():
-        # thousands of nodes are rejected for one reason, and objects seldom for two
-        first = min(refs, key=str)
-        words = rejected[first]
-        words = f"{words[:_WORDS]}…" if len(words) > _WORDS else words
-        yield f"Failed to reconcile {part}: {some(sorted(map(str, refs)))}: {words}"
+        # thousands of nodes are rejected for one reason, and objects seldom for two. The first ones stay
+        # the examples: another one that comes later changes nothing here
+        yield f"Failed to reconcile {part}: {some([*map(str, refs)])}: {rejected[refs[0]]}"

@@ -15,7 +15,7 @@ from driverforge_operator.plan.intent import Driver, Intent, Policy
 from driverforge_operator.plan.operands import StateNow, operands_wait_for
 from driverforge_operator.plan.placement import Census
 from driverforge_operator.plan.pools import Pool
-from driverforge_operator.plan.rejected import DRIVER_STATE, counted, some
+from driverforge_operator.plan.rejected import DRIVER_STATE, EXAMPLES, counted, more, some
 from driverforge_operator.ports import Document, Ref
 from driverforge_operator.state.kinds import CLUSTER_POLICY, MANAGED_BY, NVIDIA_DRIVER, CustomResource
 
@@ -137,10 +137,8 @@ def _policy_outcome(
 ) -> tuple[str, tuple[ConditionNow, ...]]:
     if policy.problems:
         return "notReady", _error("InvalidSpec", "; ".join(map(str, policy.problems)))
-    if rejected := seen.rejected.get(policy.uid):
-        return "notReady", _error("ReconcileFailed", rejected)
-    if held := _held(seen.pools.get(policy.uid, ())):
-        return "notReady", held
+    if stuck := _stuck(policy.uid, seen):
+        return "notReady", stuck
     instead = _instead(seen.pools.get(policy.uid, ()))
     driver = _waiting("", seen, summaries)
     if waiting := {**({DRIVER_STATE: driver} if driver else {}), **others}:
@@ -179,10 +177,8 @@ def _outcome(
         return "notReady", _error("InvalidSpec", "; ".join(map(str, driver.problems)))
     if conflict := seen.conflicts.get(driver.name):
         return "notReady", _error("ConflictingNodeSelector", conflict)
-    if rejected := seen.rejected.get(driver.uid):
-        return "notReady", _error("ReconcileFailed", rejected)
-    if held := _held(seen.pools.get(driver.uid, ())):
-        return "notReady", held
+    if stuck := _stuck(driver.uid, seen):
+        return "notReady", stuck
     instead = _instead(seen.pools.get(driver.uid, ()))
     if waiting := _waiting(driver.name, seen, summaries):
         return "notReady", _error("DriverNotReady", "; ".join([*waiting, *instead]))
@@ -193,24 +189,39 @@ def _outcome(
 def _unheard(path: str, labels: Mapping[str, str] | None) -> list[str]:
     """Labels of a spec that have no effect."""
     keys = sorted({*FOUND_BY, MANAGED_BY} & (labels or {}).keys())
-    told = f"{path}: {', '.join(keys)} of DaemonSets stay as they are, which are found by them"
+    told = (
+        f"{path}: {', '.join(keys)}: these labels have no effect: the operator finds its DaemonSets by them"
+    )
     return [told] if keys else []
 
 
-def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
-    """The condition of pools whose objects stay as they are: of the first reason, with all its words."""
+def _stuck(uid: str, seen: _Seen) -> tuple[ConditionNow, ...]:
+    """The condition of a resource whose objects the server rejects, or whose pools stay as they are.
+
+    Both are told. The reason is what the server does: those of pools are in `status.pools`, too.
+    """
+    reason, words = _held(seen.pools.get(uid, ()))
+    if rejected := seen.rejected.get(uid):
+        return _error("ReconcileFailed", "; ".join(filter(None, (rejected, words))))
+    return _error(reason, words) if reason else ()
+
+
+def _held(pools: Sequence[Pool]) -> tuple[str, str]:
+    """Why pools stay as they are: the first reason, with all its words; '' where none does."""
     told = [one for one in pools if one.reason and one.message]
     if not told:
-        return ()
+        return "", ""
     reason = told[0].reason
     words = [f"{one.key.os.tag}: {one.message}" for one in told if one.reason == reason]
-    return _error(reason, "; ".join(words))
+    return reason, "; ".join(words)
 
 
 def _instead(pools: Sequence[Pool]) -> list[str]:
     """What is told of pools that compile because an image is missing; not of all, where they are many."""
     told = [f"{one.key.os.tag}: {one.instead}" for one in pools if one.instead]
-    return [some(told, "; ")] if told else []
+    left = more(told)
+    noun = "pool" if left == "1 more" else "pools"
+    return [*told[:EXAMPLES], *([f"and {left} {noun}"] if left else [])]
 
 
 def _waiting(owner: str, seen: _Seen, summaries: Sequence[PoolSummary]) -> list[str]:
@@ -269,4 +280,8 @@ def _error(reason: str, message: str) -> tuple[ConditionNow, ...]:
 
 
 def _cut(message: str) -> str:
-    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
+    """A message that the API server takes: of its sentences those that fit, so that no command is half."""
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    whole, parted, _ = message[: LONGEST_MESSAGE - 1].rpartition("; ")
+    return f"{whole}{parted}…" if parted else f"{message[: LONGEST_MESSAGE - 1]}…"
