@@ -629,7 +629,7 @@ def test_a_node_whose_system_nobody_knows_gets_the_command_of_its_kernel(tmp_pat
 
 def test_what_a_resource_says_that_is_ready_is_no_answer(tmp_path: Path) -> None:
     scene = undeployed()
-    ready = {"type": "Ready", "status": "True", "reason": "Reconciled", "message": "ubuntu22.04: nodes compile"}
+    ready = {"type": "Ready", "status": "True", "reason": "Reconciled", "message": "rolled out"}
     scene.policy["status"] = {"state": "ready", "conditions": [ready]}
     _, finding = shut(scene, tmp_path)
     assert (finding.cause, finding.evidence) == ("operator-down", ())
