@@ -145,6 +145,7 @@ def test_what_has_no_effect_is_listed(helm: Helm) -> None:
     )
     assert told == ["draDriver.version", "driver.colour", "operator.logging"]
     assert lost(helm) == []
+    assert lost(helm, settings=("nfd.enabled=true",)) == []
     told = lost(
         helm,
         settings=(
@@ -322,6 +323,22 @@ def test_the_operator_gets_variables_and_authorities_of_the_values(helm: Helm, t
     jobs = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Job"]
     assert {one["name"] for job in jobs for one in job["containers"][0]["env"]} == {"OPERATOR_NAMESPACE"}
     assert not [job for job in jobs if "volumes" in job]
+
+
+def test_without_authorities_the_operator_has_those_of_its_image_or_of_its_variables(helm: Helm) -> None:
+    for settings, others in ([], []), (["driverforge.env[0].name=SSL_CERT_FILE"], ["SSL_CERT_FILE"]):
+        pod = one_of(helm.objects(*settings), "Deployment")["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert [one["name"] for one in container["env"]] == ["OPERATOR_NAMESPACE", *others]
+        assert "volumeMounts" not in container
+        assert "volumes" not in pod
+
+
+def test_a_config_map_of_authorities_may_have_a_number_as_its_name(helm: Helm) -> None:
+    made = helm.objects("driverforge.caConfigMap.name=20260101,driverforge.caConfigMap.key=7")
+    pod = one_of(made, "Deployment")["spec"]["template"]["spec"]
+    assert [one["configMap"] for one in pod["volumes"]] == [{"name": "20260101"}]
+    assert pod["containers"][0]["env"][1]["value"].endswith("/7")
 
 
 @pytest.mark.parametrize("name", VALUES)

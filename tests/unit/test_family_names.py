@@ -48,6 +48,7 @@ def test_an_unknown_os_is_refused_by_name() -> None:
         (rhel, "5.14.0-427.13.1.el9_4.x86_64", ("kernel-devel-5.14.0-427.13.1.el9_4.x86_64",)),
         (rhel, "5.14.0-284.54.1.el9_2.aarch64+64k", ("kernel-64k-devel-5.14.0-284.54.1.el9_2.aarch64",)),
         (rhel, "5.14.0-503.14.1.el9_5.x86_64+rt", ("kernel-rt-devel-5.14.0-503.14.1.el9_5.x86_64",)),
+        (rhel, "6.12.0-55.el10_0.aarch64+rt-64k", ("kernel-rt-64k-devel-6.12.0-55.el10_0.aarch64",)),
         # as RHEL 8 names them: nothing but the number says it
         (rhel, "4.18.0-553.rt7.342.el8_10.x86_64", ("kernel-rt-devel-4.18.0-553.rt7.342.el8_10.x86_64",)),
         (rhel, "5.15.0-302.167.6.el9uek.x86_64", ("kernel-uek-devel-5.15.0-302.167.6.el9uek.x86_64",)),
