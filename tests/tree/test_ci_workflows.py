@@ -65,9 +65,16 @@ def scripts(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
             if key in ("run", "script", "before_script"):
-                yield from [item] if isinstance(item, str) else item
+                yield from lines(item)
             else:
                 yield from scripts(item)
+
+
+def lines(script: object) -> list[str]:
+    """GitLab takes lists within a script, as an anchor brings them."""
+    if isinstance(script, list):
+        return [line for part in script for line in lines(part)]
+    return [str(script)]
 
 
 def code(page: Path) -> Iterator[str]:
@@ -300,8 +307,15 @@ def of_gitlab(packages: PackageRegistry, *jobs: dict[str, Any]) -> dict[str, str
 def gitlabs_plan(checkout: Path, packages: PackageRegistry, *, check: bool = True) -> process.Finished:
     """GitLab runs the lines of a job in one shell, which the first failure ends."""
     jobs = read(GITLAB)
-    script = "\n".join(jobs["plan"]["script"])
+    script = "\n".join(lines(jobs["plan"]["script"]))
     return run_script(script, checkout, "sh", "-ec", check=check, **of_gitlab(packages, jobs))
+
+
+def gitlabs_index(checkout: Path, packages: PackageRegistry, *, check: bool = True) -> process.Finished:
+    jobs = read(GITLAB)
+    script, variables = "\n".join(lines(jobs["index"]["script"])), of_gitlab(packages, jobs, jobs["index"])
+    (checkout / "covered.json").unlink(missing_ok=True)
+    return run_script(script, checkout, "sh", "-ec", check=check, **variables)
 
 
 def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None:
@@ -419,7 +433,7 @@ def test_github_keeps_what_a_later_run_has_written_since(covered: CoveredBranch,
 def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path, packages: PackageRegistry) -> None:
     jobs = read(GITLAB)
     for name in ("plan", "index", "pages"):
-        script = "\n".join(jobs[name]["script"])
+        script = "\n".join(lines(jobs[name]["script"]))
         run_script(script, checkout, "sh", "-ec", **of_gitlab(packages, jobs, jobs[name]))
     (kept,) = packages.files
     assert kept.endswith("/driverforge/covered/covered.json")
@@ -433,56 +447,152 @@ def times_of(checkout: Path) -> dict[str, float]:
     return {key: time.seconds for key, time in read_times([checkout / "times"]).cells.items()}
 
 
+def gitlabs_shard(
+    checkout: Path,
+    packages: PackageRegistry,
+    *,
+    number: int = 1,
+    measured: dict[str, float],
+    check: bool = True,
+) -> process.Finished:
+    """The lines of a shard's job before and after its build, in a folder of its own."""
+    jobs, shard = read(GITLAB), read(SHARD)[SHARD_JOB]
+    job = checkout / f"job{number}"
+    shutil.rmtree(job, ignore_errors=True)
+    job.mkdir()
+    # what `needs` brings into a job is what the plan left as artifacts
+    for name in set(jobs["plan"]["artifacts"]["paths"]) & {"times"}:
+        if (checkout / name).exists():
+            shutil.copytree(checkout / name, job / name)
+    for name in ("registry", "bin"):
+        (job / name).symlink_to(checkout / name)
+    variables = of_gitlab(packages, jobs) | {"CI_NODE_INDEX": str(number)}
+    *before, _ = lines(shard["script"])
+    done = run_script("\n".join(before), job, "sh", "-ec", check=check, **variables)
+    if done.status == 0 and measured:
+        (build,) = (words for words in commands(scripts(shard)) if words[0] == "build")
+        mine = build[build.index("--times") + 1].replace(VALUES["CI_NODE_INDEX"], str(number))
+        date = "2026-11-20T12:00:00Z"
+        merge_times(
+            job / mine,
+            {
+                cell: BuildTime(seconds=seconds, first=False, date=date, compiled=True)
+                for cell, seconds in measured.items()
+            },
+        )
+    run_script("\n".join(lines(shard["after_script"])), job, "sh", "-ec", **variables)
+    return done
+
+
+ONE, TWO, THREE, FOUR = (f"debian12-amd64-535.261.03-6.1.0-{abi}-cloud-amd64" for abi in range(50, 54))
+
+
 def test_gitlab_keeps_the_times_of_all_shards_and_of_earlier_runs(
     checkout: Path, packages: PackageRegistry
 ) -> None:
     """GitLab keeps one copy of a cache: of shards side by side, the last one's alone."""
-    jobs, shard = read(GITLAB), read(SHARD)[SHARD_JOB]
-    (build,) = (words for words in commands(scripts(shard)) if words[0] == "build")
-    mine = build[build.index("--times") + 1].replace(VALUES["CI_NODE_INDEX"], "{}")
 
-    def pipeline(measured: dict[int, tuple[str, float]]) -> dict[str, float]:
-        """What the plan of one knows. `measured` maps a shard to what it builds then, and how long."""
+    def pipeline(*jobs: tuple[int, str, float]) -> dict[str, float]:
+        """What the plan of one knows. `jobs` are shards, what each builds then, and how long."""
         shutil.rmtree(checkout / "times", ignore_errors=True)
         gitlabs_plan(checkout, packages)
         known = times_of(checkout)
-        for number, (cell, seconds) in measured.items():
-            job = checkout / f"job{number}"
-            shutil.rmtree(job, ignore_errors=True)
-            # what `needs` brings into a job is what the plan left as artifacts
-            for name in set(jobs["plan"]["artifacts"]["paths"]) & {"times"}:
-                shutil.copytree(checkout / name, job / name)
-            (job / "times").mkdir(parents=True, exist_ok=True)
-            (job / "registry").write_text((checkout / "registry").read_text())
-            time = BuildTime(seconds=seconds, first=False, date="2026-11-20T12:00:00Z", compiled=True)
-            merge_times(job / mine.format(number), {cell: time})
-            variables = of_gitlab(packages, jobs) | {"CI_NODE_INDEX": str(number)}
-            run_script("\n".join(shard["after_script"]), job, "sh", "-ec", **variables)
+        for number, cell, seconds in jobs:
+            gitlabs_shard(checkout, packages, number=number, measured={cell: seconds})
         return known
 
-    assert f"[1-{GITLAB_JOBS}]/" in "".join(jobs["plan"]["script"])
-    one, two, three = (f"debian12-amd64-535.261.03-6.1.0-{abi}-cloud-amd64" for abi in (50, 51, 52))
-    assert pipeline({1: (one, 100.0), 2: (two, 200.0)}) == {}
-    assert pipeline({1: (three, 300.0)}) == {one: 100.0, two: 200.0}
-    assert pipeline({}) == {one: 100.0, two: 200.0, three: 300.0}
+    assert f"[1-{GITLAB_JOBS}]/" in "".join(lines(read(GITLAB)["plan"]["script"]))
+    assert pipeline((1, ONE, 100.0), (2, TWO, 200.0)) == {}
+    # the second job of a number is the first one, tried again in the same pipeline
+    assert pipeline((1, THREE, 300.0), (1, FOUR, 400.0)) == {ONE: 100.0, TWO: 200.0}
+    assert pipeline() == {ONE: 100.0, TWO: 200.0, THREE: 300.0, FOUR: 400.0}
     # side by side they must not make one package: GitLab wants its files one after the other
     assert len({path.rpartition("/")[0] for path in packages.files}) == len(packages.files) == 2
 
 
+def test_gitlab_finds_its_files_where_they_are_in_an_object_store(
+    checkout: Path, packages: PackageRegistry
+) -> None:
+    """The store is asked without the token; the plan, a shard and the index go on with what it has."""
+    gitlabs_shard(checkout, packages, measured={ONE: 100.0})
+    gitlabs_index(checkout, packages)
+    packages.store = True
+    gitlabs_plan(checkout, packages)
+    assert times_of(checkout) == {ONE: 100.0}
+    gitlabs_shard(checkout, packages, measured={TWO: 200.0})
+    gitlabs_index(checkout, packages)
+    assert packages.stored == 3
+    gitlabs_plan(checkout, packages)
+    assert times_of(checkout) == {ONE: 100.0, TWO: 200.0}
+
+
+def jobs_that_fetch(checkout: Path, packages: PackageRegistry) -> Iterator[process.Finished]:
+    yield gitlabs_plan(checkout, packages, check=False)
+    yield gitlabs_shard(checkout, packages, measured={TWO: 200.0}, check=False)
+    yield gitlabs_index(checkout, packages, check=False)
+
+
 @pytest.mark.parametrize("status", [401, 503])
-def test_gitlabs_plan_ends_where_the_times_of_before_are_not_told(
+def test_gitlabs_jobs_end_where_the_registry_does_not_tell_what_it_has(
     checkout: Path, packages: PackageRegistry, status: int
 ) -> None:
-    """A shard would begin a new file in their place."""
+    """They would begin new files in the place of those of before."""
+    pauses = MockPath(checkout / "bin")
+    pauses.add("sleep")
     packages.status = status
-    done = gitlabs_plan(checkout, packages, check=False)
-    assert (done.status, done.stderr) == (75, f"the package registry answers {status} \n")
+    for done in jobs_that_fetch(checkout, packages):
+        assert (done.status, done.stderr) == (75, f"the package registry answers {status} \n")
+    assert pauses.calls("sleep") == 3 * ["10", "30", "0"]
     assert not (checkout / "shards.yml").exists()
 
 
+def test_gitlabs_jobs_ask_again_where_the_registry_is_busy(checkout: Path, packages: PackageRegistry) -> None:
+    gitlabs_shard(checkout, packages, measured={ONE: 100.0})
+    pauses = MockPath(checkout / "bin")
+    pauses.add("sleep")
+    packages.busy = 1
+    for number, done in enumerate(jobs_that_fetch(checkout, packages), 1):
+        assert (done.status, pauses.calls("sleep")) == (0, number * ["10"])
+        packages.busy = 1
+    assert times_of(checkout) == {ONE: 100.0}
+
+
+def test_gitlabs_jobs_end_where_a_file_comes_in_half(checkout: Path, packages: PackageRegistry) -> None:
+    """A shard leaves what the registry has as it is."""
+    gitlabs_shard(checkout, packages, measured={ONE: 100.0})
+    gitlabs_index(checkout, packages)
+    MockPath(checkout / "bin").add("sleep")
+    kept = dict(packages.files)
+    packages.cut = True
+    for done in jobs_that_fetch(checkout, packages):
+        assert done.status == 75
+        assert "the package registry answers 200 \n" in done.stderr
+        assert "curl: (18)" in done.stderr
+    assert packages.files == kept
+    assert not (checkout / "shards.yml").exists()
+
+
+def test_gitlabs_jobs_end_where_curl_does_not_start(checkout: Path, packages: PackageRegistry) -> None:
+    mocks = MockPath(checkout / "bin")
+    mocks.add("sleep")
+    mocks.add("curl", "echo 'curl: option --location: is unknown' >&2; exit 2")
+    for done in (
+        gitlabs_plan(checkout, packages, check=False),
+        gitlabs_index(checkout, packages, check=False),
+    ):
+        assert done.status == 75
+        assert "option --location: is unknown" in done.stderr
+    assert not (checkout / "shards.yml").exists()
+
+
+def test_gitlabs_two_files_fetch_in_one_way() -> None:
+    """The child pipeline's file is another, which sees no anchor of the first."""
+    (fetch,) = read(GITLAB)[".fetch"]
+    assert fetch in read(SHARD)[SHARD_JOB]["script"]
+
+
 def test_a_shard_that_measured_nothing_says_nothing(checkout: Path, packages: PackageRegistry) -> None:
-    script = "\n".join(read(SHARD)[SHARD_JOB]["after_script"])
-    run_script(script, checkout, "sh", "-ec", **of_gitlab(packages, read(GITLAB)), CI_NODE_INDEX="1")
+    gitlabs_shard(checkout, packages, measured={})
     assert packages.files == {}
 
 
