@@ -546,7 +546,7 @@ class Proposal:
 
 
 def propose(covered: CoveredBranch, commands: MockPath, path: Path, text: str) -> Proposal:
-    """Run the job's own lines where `lock` left a file, and the branch `covered` stands for the default one."""
+    """Run the job's own lines where `lock` left a file; the branch `covered` stands for the default one."""
     hook = covered.bare / "hooks/post-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\nenv | grep ^GIT_PUSH_OPTION_[0-9] | sort >options\n")
