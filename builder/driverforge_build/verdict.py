@@ -60,8 +60,8 @@ REALTIME = "a real-time kernel: NVIDIA does not support its driver there, and it
 
 
 REALTIME_NODES = (
-    "nodes that boot a real-time kernel compile with IGNORE_PREEMPT_RT_PRESENCE=1 in their environment "
-    "alone, and NVIDIA does not support its driver there"
+    "nodes that boot a real-time kernel need IGNORE_PREEMPT_RT_PRESENCE=1 in their environment to compile, "
+    "and NVIDIA does not support its driver there"
 )
 
 

@@ -26,9 +26,10 @@ SYSTEM, DRIVER = "sl-micro6.2", "580.178.04"
 
 def shown_row() -> str:
     """The example of the page, as a site's file."""
-    found = re.search(rf"```yaml\n(systems:\n  - id: {SYSTEM} .*?)```", PAGE.read_text(), re.DOTALL)
+    head, narrower = "extends: builtin\n", "keep: {systems: [sles16.0], branches: ['580']}\n"
+    found = re.search(rf"```yaml\n{head}(\nsystems:\n  - id: {SYSTEM} .*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
-    return f"extends: builtin\nkeep: {{systems: [sles16.0], branches: ['580']}}\n{found[1]}"
+    return f"{head}{narrower}{found[1]}"
 
 
 def test_a_sites_own_sl_micro_is_locked_planned_and_rendered(

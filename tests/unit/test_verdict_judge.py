@@ -290,8 +290,8 @@ def test_an_archive_without_a_digest_is_unknown_and_the_command_says_what_to_dec
     # the lock does not say whether it was ever asked for: a run for other drivers did not
     assert told.reason == "NVIDIA's archive 535.300.07 for amd64 is not pinned"
     assert told.run == (
-        "driverforge lock --select 'debian12-amd64-535.300.07-*'   (asks NVIDIA for its sha256; "
-        "where none is published, add --archive FILE, or --trust-first-use)"
+        "driverforge lock --select 'debian12-amd64-535.300.07-*'   (asks NVIDIA for its sha256; where none "
+        "is published, add --archive FILE, or --trust-first-use)"
     )
     # a lock that was made before the row: it has to look first
     told = verdict(cell, matrix=with_runfile())
