@@ -24,7 +24,7 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.plan.rows import all_cells, make_plan
 from driverforge_build.render.bake import target_name
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict.decide import Judge
 from driverforge_core.image import ImageFacts, ModuleSet
 from support.machines.builderbench import BuilderBench, real_lock
 from support.machines.engine import Engine

@@ -21,7 +21,7 @@ import pytest
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.plan.rows import all_cells, make_plan
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict.decide import Judge
 from driverforge_core.image import ModuleSet
 from driverforge_core.modinfo import without_signature
 from driverforge_core.modsign import check_module

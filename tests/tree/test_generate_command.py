@@ -18,7 +18,7 @@ from driverforge_build.lock.pins import HeaderFact, Lock
 from driverforge_build.plan.rows import ImageLookup
 from driverforge_build.publish.lookup import image_lookup
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, target_name
-from driverforge_build.verdict import State
+from driverforge_build.verdict.verdicts import State
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Present
 from driverforge_oci.reference import Reference

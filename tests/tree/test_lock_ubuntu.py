@@ -15,7 +15,8 @@ from driverforge_build.discover.survey import Survey, survey
 from driverforge_build.lock.file import dump_lock, load_lock, parse_lock
 from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.verdict import Judge, State
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import State
 from driverforge_build.verify.packages import kernel_packages
 from driverforge_core.errors import TemporaryFailure, UsageError
 from support.fakes.mirror import fetcher

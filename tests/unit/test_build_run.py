@@ -36,7 +36,7 @@ from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.ports import BuildJob, StepListener
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_build.verdict import State, Verdict
+from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.errors import CommandFailed, Unsupported, UsageError
 from support.fakes.fakeengine import FakeEngine
 from support.samples.synthetic import all_cells, synthetic_lock

@@ -24,7 +24,8 @@ from driverforge_build.plan.rows import all_cells
 from driverforge_build.publish.bases import FoundBase, WantedBase, find_bases
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_build.verdict import Judge, State, Verdict
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.errors import InputError
 from driverforge_core.image import ImageFacts
 from driverforge_oci.client import OCI_MANIFEST, RegistryClient

@@ -15,7 +15,8 @@ from driverforge_build.matrix import Cell
 from driverforge_build.plan.evidence import document, find_cell, paragraphs
 from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, excluded_by_name, make_plan
 from driverforge_build.plan.text import json_lines, summary, table
-from driverforge_build.verdict import Judge, State
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import State
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.presence import Absent, Presence, Present, Unknown
 from support.samples.locks import kernel, package, sample_driver, target

@@ -18,7 +18,8 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.render.context import context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_build.verdict import Judge, State
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import State
 from driverforge_core.kernel import KernelRelease
 from support.samples.synthetic import synthetic_lock, with_synthetic_runfile
 

@@ -24,7 +24,7 @@ from driverforge_build.matrix.programs import OperatorCell, operator_images, sel
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.operator import operator_specs
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict.decide import Judge
 from driverforge_core import __version__
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.reference import Reference

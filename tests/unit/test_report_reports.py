@@ -28,7 +28,7 @@ from driverforge_build.publish.upload import PushReport
 from driverforge_build.report.cases import Case, build_cases, plan_cases, suites
 from driverforge_build.report.schemas import DOCUMENTS
 from driverforge_build.report.summary import LIMIT, summary_text
-from driverforge_build.verdict import State, Verdict
+from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.errors import CommandFailed
 from support.jsonschemas import SCHEMAS, check_document
 from support.samples.synthetic import all_cells, synthetic_lock

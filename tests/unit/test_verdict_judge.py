@@ -20,7 +20,8 @@ from driverforge_build.lock.pins import (
 )
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.verdict import Judge, Source, State, Verdict, source_of, with_presence
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import Source, State, Verdict, source_of, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
 from support.samples.locks import kernel, package, sample_driver, target
 from support.samples.sampledebian import BASE_DIGEST, BOTH_BREAK, MATRIX, NEW, OLD, sample_matrix

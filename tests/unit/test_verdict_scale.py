@@ -8,7 +8,7 @@ from datetime import date
 
 from driverforge_build.lock.pins import HeaderFact, Lock
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict.decide import Judge
 from support.samples.locks import kernel, package, sample_driver, target
 from support.samples.sampledebian import sample_matrix
 

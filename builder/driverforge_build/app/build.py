@@ -21,7 +21,7 @@ from driverforge_build.ports import BuildJob, Engine, StepListener
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import LayerCache, local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
-from driverforge_build.verdict import FROM_SUBSCRIPTION
+from driverforge_build.verdict.remarks import FROM_SUBSCRIPTION
 from driverforge_core.errors import TemporaryFailure, UsageError
 
 COMPILE_CACHE = "COMPILE_CACHE"

@@ -13,7 +13,7 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.programs import split_globs
 from driverforge_build.render.bake import write_all
 from driverforge_build.render.context import BuildContext
-from driverforge_build.verdict import State, Verdict
+from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.errors import DriverforgeError, InputError, UsageError
 
 

@@ -20,7 +20,7 @@ from driverforge_build.plan.rows import (
     excluded_flavours,
     make_plan,
 )
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict.decide import Judge
 from driverforge_core.errors import UsageError
 
 LookupFor = Callable[[Lock], ImageLookup]

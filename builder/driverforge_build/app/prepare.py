@@ -25,7 +25,7 @@ from driverforge_build.render.context import (
     operator_contexts,
     toolkit_contexts,
 )
-from driverforge_build.verdict import State
+from driverforge_build.verdict.verdicts import State
 from driverforge_core.errors import UsageError
 from driverforge_oci.transport import without_secrets
 

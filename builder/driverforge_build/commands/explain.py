@@ -34,7 +34,7 @@ def command(
     """
     from driverforge_build.app.knowledge import read_knowledge
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
-    from driverforge_build.verdict import State
+    from driverforge_build.verdict.verdicts import State
 
     known = read_knowledge(Selection(given=given), adapters.lookup_in(registry, given, as_json=as_json))
     found = find_cell(known.matrix, known.lock, cell)

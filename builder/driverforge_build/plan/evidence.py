@@ -15,7 +15,9 @@ from driverforge_build.nvidia.archives import told_by
 from driverforge_build.plan.classes import evidence_lines
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.render.needs import archive_of, base_of, locked_base_of
-from driverforge_build.verdict import UNPINNED_BASE, Source, Verdict, concerns, source_of
+from driverforge_build.verdict.decide import concerns
+from driverforge_build.verdict.remarks import UNPINNED_BASE
+from driverforge_build.verdict.verdicts import Source, Verdict, source_of
 from driverforge_core.cell import CellId
 from driverforge_core.errors import InputError, UsageError
 

@@ -15,7 +15,8 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix.expand import Cell, flavour_of, jit_cells, kernel_cells
 from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.verdict import Judge, State, Verdict, with_presence
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import State, Verdict, with_presence
 from driverforge_core.cell import CellId
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease

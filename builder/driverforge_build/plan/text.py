@@ -13,7 +13,7 @@ from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.plan.classes import kernel_classes, summary_lines
 from driverforge_build.plan.rows import Plan, Planned
-from driverforge_build.verdict import State, source_of
+from driverforge_build.verdict.verdicts import State, source_of
 from driverforge_core.printable import printable
 
 if TYPE_CHECKING:

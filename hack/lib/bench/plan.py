@@ -22,7 +22,8 @@ from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLo
 from driverforge_build.matrix import Matrix, OsRow, load_matrix
 from driverforge_build.matrix.probes import header_probe, question
 from driverforge_build.plan.rows import all_cells, make_plan
-from driverforge_build.verdict import Judge, State
+from driverforge_build.verdict.decide import Judge
+from driverforge_build.verdict.verdicts import State
 from driverforge_core.kernel import KernelRelease
 from support import process
 from support.samples.synthetic import release_of, synthetic_lock, synthetic_package

@@ -89,10 +89,14 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_runtime_fuzz.py",
         "tests/unit/test_runtime_patch.py",
     ),
-    "builder/driverforge_build/verdict.py": (
+    "builder/driverforge_build/verdict/decide.py": (
         "tests/unit/test_verdict_judge.py",
         "tests/unit/test_plan_rows.py",
         "tests/unit/test_verdict_scale.py",
+    ),
+    "builder/driverforge_build/verdict/remarks.py": (
+        "tests/unit/test_verdict_judge.py",
+        "tests/unit/test_realtime_cells.py",
     ),
     "builder/driverforge_build/verify/judge.py": ("tests/unit/test_verify_judge.py",),
     "builder/driverforge_build/verify/modules.py": (

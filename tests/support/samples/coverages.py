@@ -17,7 +17,7 @@ from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.plan.rows import all_cells, make_plan
 from driverforge_build.plan.text import json_lines
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict.decide import Judge
 from driverforge_oci.presence import Absent, Presence, Present
 from support.samples.synthetic import synthetic_lock
 

@@ -1,24 +1,10 @@
-"""What is to be done about a cell, decided before anything is downloaded or compiled, with the evidence.
-
-Pure: matrix and lock in, verdict out; only `exists` needs a registry's answer, which is handed in.
-
-    build    nothing stands against it
-    exists   the registry has the image, made from the same inputs
-    blocked  the matrix excludes it, or no module type is left that the kernel's headers, or the
-             distribution's packages, give
-    unknown  something has to be run first, `run` says what
-
-A module type that breaks alone is left out: the image has the others, and a warning says so. End of life is a
-warning too, never a verdict.
-"""
+"""The judge: matrix and lock in, verdicts out."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
-from enum import Enum
 
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
@@ -29,101 +15,15 @@ from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.render.needs import (
     archive_of,
-    base_of,
     jit_module_types,
     missing_pins,
     module_packages,
     unpinned_image,
 )
+from driverforge_build.verdict.remarks import Remarks, closed, listed
+from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
-from driverforge_oci.presence import Absent, Presence, Present
-
-UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
-
-
-NO_FABRIC = (
-    "built without the fabric manager and what else nodes with NVSwitches run: the lock has none of it"
-)
-
-
-NO_KERNELS = "the lock has no kernels of {}: a subscription is needed for {}"
-
-
-FROM_SUBSCRIPTION = (
-    "its build downloads from {}: run it on a registered host, or give what opens it there (--entitlement "
-    "DIR), or a base that is configured with a copy (--base {}=REF)"
-)
-
-
-REALTIME = "a real-time kernel: NVIDIA does not support its driver there, and its build ignores that"
-
-
-REALTIME_NODES = (
-    "nodes that boot a real-time kernel need IGNORE_PREEMPT_RT_PRESENCE=1 in their environment to compile, "
-    "and NVIDIA does not support its driver there"
-)
-
-
-class State(Enum):
-    BUILD = "build"
-    EXISTS = "exists"
-    BLOCKED = "blocked"
-    UNKNOWN = "unknown"
-
-    def __str__(self) -> str:
-        return self.value
-
-
-class Source(Enum):
-    """Where the modules of a cell come from."""
-
-    VENDOR = "vendor"
-    """The distribution's packages: finished and signed."""
-    COMPILE = "compile"
-    """Compiled when the image is built."""
-    NODE = "node"
-    """Compiled on the node."""
-
-    def __str__(self) -> str:
-        return self.value
-
-
-def source_of(cell: Cell) -> Source:
-    if cell.driver.vendor_modules:
-        return Source.VENDOR
-    return Source.COMPILE if cell.kernel else Source.NODE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What is to be done about a cell.
-
-    `reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for
-    `unknown`, '' where none helps. `image` is the tag that a registry was asked for, `digest` what it stands
-    for there; `packages` are the vendor's.
-    `left_out` are module types that the image goes without, each with why. `unanswered`: the registry could
-    not be asked, so that the same run may end differently later.
-    """
-
-    state: State
-    reason: str
-    evidence: tuple[str, ...] = ()
-    run: str = ""
-    image: str = ""
-    digest: str = ""
-    packages: tuple[str, ...] = ()
-    left_out: Mapping[ModuleType, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    unanswered: bool = False
-
-    def narrowed(self, cell: Cell) -> Cell:
-        """The cell with the module types that its image is to have."""
-        if not self.left_out:
-            return cell
-        return replace(
-            cell, module_types=tuple(kind for kind in cell.module_types if kind not in self.left_out)
-        )
 
 
 class Judge:
@@ -135,24 +35,17 @@ class Judge:
     def __init__(self, matrix: Matrix, lock: Lock, *, today: date, given: Given | None = None) -> None:
         self._matrix = matrix
         self._lock = lock
-        self._month = f"{today:%Y-%m}"
         self._given = given or Given()
+        self._remarks = Remarks(matrix, lock, today=today, given=self._given)
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
         self._by_version: dict[tuple[object, ...], list[tuple[Probe, ProbeRule]]] = {}
         self._by_headers: dict[tuple[object, ...], Verdict] = {}
         self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
-        self._warnings: dict[str, str] = {}
-        self._bases: dict[tuple[str, str, str], str] = {}
-        self._fabrics: dict[tuple[str, str, str], str] = {}
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
         found = self._refused(cell) or self._not_pinned(cell) or self._pinned(cell)
-        told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
-        if found.state is State.BUILD:
-            told += [self._unpinned_base(cell), self._no_kernels(cell), self._subscribed(cell)]
-            told += [self._without_fabric(cell), _realtime(cell)]
-        warnings = tuple(filter(None, told))
+        warnings = self._remarks.about(cell, found)
         return replace(found, warnings=warnings) if warnings else found
 
     def _pinned(self, cell: Cell) -> Verdict:
@@ -171,10 +64,10 @@ class Judge:
     def _to_lock(self, cell: Cell, reason: str) -> Verdict:
         return Verdict(state=State.UNKNOWN, reason=reason, run=self._lock_again(cell))
 
-    def _subscription(self, cell: Cell, closed: Sequence[str]) -> Verdict:
+    def _subscription(self, cell: Cell, lacking: Sequence[str]) -> Verdict:
         return Verdict(
             state=State.UNKNOWN,
-            reason=f"a subscription is needed for {' and '.join(closed)}, where this driver's packages are",
+            reason=f"a subscription is needed for {' and '.join(lacking)}, where this driver's packages are",
             run=f"{self._lock_again(cell)}   (says how a subscription is shown to it)",
         )
 
@@ -207,8 +100,8 @@ class Judge:
         if target is None:
             return self._to_lock(cell, f"the lock holds nothing for {cell.os.id}-{cell.arch}")
         if cell.driver.version not in target.drivers:
-            if closed := _closed(cell, target, cell.driver.repositories):
-                return self._subscription(cell, closed)
+            if lacking := closed(cell, target, cell.driver.repositories):
+                return self._subscription(cell, lacking)
             return self._to_lock(cell, f"the lock does not pin driver {cell.driver.version}")
         if cell.kernel is not None and cell.kernel.text not in target.kernels:
             if cell.kernel.text in target.without_headers:
@@ -298,7 +191,7 @@ class Judge:
         if evidence and len(left_out) == len(cell.module_types):
             reason = "; ".join(dict.fromkeys(left_out.values()))
             return Verdict(state=State.BLOCKED, reason=reason, evidence=tuple(evidence))
-        told = f"; without its {_listed(left_out)} modules" if left_out else ""
+        told = f"; without its {listed(left_out)} modules" if left_out else ""
         return Verdict(state=State.BUILD, reason=told, evidence=tuple(evidence), left_out=left_out)
 
     def _concerning(self, cell: Cell) -> list[tuple[Probe, ProbeRule]]:
@@ -327,87 +220,6 @@ class Judge:
             evidence=self._missing[key],
             run=self._lock_again(cell),
         )
-
-    def _end_of_life(self, branch: str) -> str:
-        if branch not in self._warnings:
-            row = self._matrix.branch(branch)
-            told = (
-                f"branch {branch} is past its end of life, {row.eol}"
-                if row.eol and row.ended(self._month)
-                else ""
-            )
-            self._warnings[branch] = told
-        return self._warnings[branch]
-
-    def _unpinned_base(self, cell: Cell) -> str:
-        image = cell.driver.image_for(cell.os.id)
-        if (key := (cell.os.id, cell.arch, image)) not in self._bases:
-            base = base_of(cell, self._target(cell), self._given.bases)
-            self._bases[key] = "" if base.digest else UNPINNED_BASE.format(base.name)
-        return self._bases[key]
-
-    def _no_kernels(self, cell: Cell) -> str:
-        """Where the plan has JIT images alone because nobody let `lock` see a kernel."""
-        target = self._target(cell)
-        if target is None or target.kernels or "precompiled" not in cell.driver.variants:
-            return ""
-        closed = _closed(cell, target, [one for series in cell.os.kernels for one in series.repositories])
-        return NO_KERNELS.format(target.key, " and ".join(closed)) if closed else ""
-
-    def _without_fabric(self, cell: Cell) -> str:
-        if (key := (cell.os.id, cell.arch, cell.driver.version)) not in self._fabrics:
-            target = self._target(cell)
-            roles = target.drivers.get(cell.driver.version, {}) if target else {}
-            lacking = cell.os.fabric_of(cell.driver) is not None and not roles.get("fabric")
-            self._fabrics[key] = NO_FABRIC if lacking else ""
-        return self._fabrics[key]
-
-    def _subscribed(self, cell: Cell) -> str:
-        """What a build needs that downloads from a subscription's repositories."""
-        target = self._target(cell)
-        kernel = target.kernels.get(str(cell.kernel)) if target else None
-        if target is None or kernel is None:
-            return ""
-        own = kernel.vendor.get(cell.driver.version, ()) if cell.driver.vendor_modules else kernel.headers
-        suites = {package.suite for package in own}
-        entitled = [one.id for one in cell.os.repositories if one.entitled and one.id in suites]
-        return FROM_SUBSCRIPTION.format(" and ".join(entitled), cell.os.id) if entitled else ""
-
-
-def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:
-    """A verdict `build`, after the registry was asked for the image made from the same inputs."""
-    verdict = replace(verdict, image=reference)
-    if isinstance(answer, Present):
-        return replace(
-            verdict,
-            state=State.EXISTS,
-            reason=f"{reference} was made from the same inputs",
-            digest=answer.digest,
-        )
-    if isinstance(answer, Absent):
-        return replace(verdict, evidence=(*verdict.evidence, f"{reference}: the registry does not have it"))
-    return replace(
-        verdict,
-        state=State.UNKNOWN,
-        reason=f"the registry does not say whether it has the image: {answer.reason}",
-        run=answer.resolution
-        or "log in to the registry if it asks for that, then run the same command again",
-        unanswered=True,
-    )
-
-
-def _realtime(cell: Cell) -> str:
-    """What a real-time kernel's images go without: of a JIT image where its OS offers such a kernel."""
-    if cell.kernel is not None:
-        return REALTIME if cell.kernel.realtime else ""
-    offered = (flavour for series in cell.os.kernels for flavour in series.flavours.get(cell.arch, ()))
-    return REALTIME_NODES if any({"rt", "realtime"} & set(re.split("[-_]", one)) for one in offered) else ""
-
-
-def _closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> list[str]:
-    """Repositories of a subscription that the lock was made without, of all or of those `concerned`."""
-    closed = cell.os.closed([one.suite for one in target.repositories])
-    return [name for name in closed if not concerned or name in concerned]
 
 
 def _unread(cell: Cell, target: TargetLock) -> list[str]:
@@ -448,15 +260,3 @@ def _vendor(cell: Cell, kernel: LockedKernel) -> Verdict:
         packages=packages,
         left_out={kind: lacking for kind in wanted if kind not in shipped},
     )
-
-
-def _without(left_out: Mapping[ModuleType, str]) -> list[str]:
-    """A warning for each reason to leave module types out."""
-    reasons: dict[str, list[str]] = {}
-    for kind, reason in left_out.items():
-        reasons.setdefault(reason, []).append(kind)
-    return [f"built without {_listed(kinds)} modules: {reason}" for reason, kinds in reasons.items()]
-
-
-def _listed(kinds: Iterable[str]) -> str:
-    return " and ".join(kinds)
