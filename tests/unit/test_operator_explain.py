@@ -19,7 +19,8 @@ from driverforge_core.errors import InputError, NotPermitted
 from driverforge_operator.app.look import explain
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.explain.finding import Finding
-from driverforge_operator.explain.gates import Gate, GateState, closed
+from driverforge_operator.explain.gate import Gate, GateState
+from driverforge_operator.explain.gates import closed
 from driverforge_operator.explain.sentence import document, sentence, table
 from driverforge_operator.ports import Log
 from support.samples.scenes import NAMESPACE, NODE, SceneFolder

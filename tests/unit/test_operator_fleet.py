@@ -18,7 +18,7 @@ from driverforge_operator.cli import cli
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.explain.documents import DOCUMENTS, StatusDocument
 from driverforge_operator.explain.fleet import as_text, fleet
-from driverforge_operator.explain.gates import GateState
+from driverforge_operator.explain.gate import GateState
 from driverforge_operator.state.kinds import MANAGED_BY, MANAGER
 from support.samples.scenes import NAMESPACE, NODE, SceneFolder
 

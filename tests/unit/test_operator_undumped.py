@@ -14,7 +14,8 @@ from driverforge_core import nodekeys
 from driverforge_operator.app.look import explain, installation
 from driverforge_operator.cli import cli
 from driverforge_operator.cluster.dump import Dump
-from driverforge_operator.explain.gates import GateState, closed
+from driverforge_operator.explain.gate import GateState
+from driverforge_operator.explain.gates import closed
 from driverforge_operator.explain.installation import as_text, examine
 from driverforge_operator.explain.sentence import sentence, table
 from support.samples.scenes import NAMESPACE, NODE, SceneFolder

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from driverforge_core.errors import InputError, NotPermitted
 from driverforge_operator.crd.schema import cluster_policy, nvidia_driver
-from driverforge_operator.explain.gates import Gate, closed, gates
+from driverforge_operator.explain.gate import Gate
+from driverforge_operator.explain.gates import closed, gates
 from driverforge_operator.explain.installation import Installation, rights
 from driverforge_operator.explain.scene import Scene, Sight
 from driverforge_operator.ports import Inspector, Kind, Log, Page

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from driverforge_operator.explain.documents import ExplainDocument, FindingDocument
 from driverforge_operator.explain.finding import Finding
-from driverforge_operator.explain.gates import Gate, GateState, closed, has_no_gpu
+from driverforge_operator.explain.gate import Gate, GateState
+from driverforge_operator.explain.gates import closed, nothing_to_do
 
 _EVIDENCE = 6  # lines that are shown
 _LINE = 300  # characters of one: a refusal of the API server names every field
@@ -20,7 +21,7 @@ def sentence(node: str, found: Sequence[Gate]) -> str:
 def _parts(node: str, found: Sequence[Gate]) -> list[str]:
     """What is seen, the likely cause and what to try; one text where there is no cause to tell."""
     gate = closed(tuple(found))
-    if gate is None and has_no_gpu(found):
+    if gate is None and nothing_to_do(found):
         return [f"Node {node} has no GPU: nothing to do."]
     if gate is None:
         return [f"Node {node} is ready: every gate is open."]
