@@ -31,6 +31,7 @@ _EL = re.compile(r"(?:^|\.)el(\d+)(?:_(\d+))?(?=\.|$)", re.ASCII)
 _DIST = re.compile(r"\.el\d", re.ASCII)
 _UEK = re.compile(r"\.el\d+uek(?=\.|$)", re.ASCII)
 _TOKENS = re.compile(r"\d+|[A-Za-z]+|~", re.ASCII)
+_REALTIME = {"rt", "realtime"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +79,8 @@ class KernelRelease:
         if found := _FLAVOUR.fullmatch(rest):
             flavour = found["flavour"]
             abi = found["abi"] or found["release"]
-            # SUSE's are rt and rt_debug
-            words = re.split("[-_]", flavour)
-            return cls(text=text, version=version, abi=abi, flavour=flavour, variant=_variant(words))
+            variant = _variant(_words(flavour))
+            return cls(text=text, version=version, abi=abi, flavour=flavour, variant=variant)
         return cls(text=text, version=version, abi="", flavour="", variant="")
 
     @property
@@ -129,9 +129,19 @@ class KernelRelease:
         return self.version, (*(_token_key(token) for token in _TOKENS.findall(rest)), (0, 0, "")), self.text
 
 
+def realtime_flavour(flavour: str) -> bool:
+    """Whether kernels of a flavour are real-time ones (PREEMPT_RT): 'rt-amd64', 'realtime', 'rt_debug'."""
+    return bool(_REALTIME & set(_words(flavour)))
+
+
+def _words(flavour: str) -> list[str]:
+    # SUSE's are rt and rt_debug
+    return re.split("[-_]", flavour)
+
+
 def _variant(words: list[str], *, realtime: bool = False) -> str:
     pages = "64k" if {"64k", "64kb"} & set(words) else ""
-    preempt = "rt" if realtime or {"rt", "realtime"} & set(words) else ""
+    preempt = "rt" if realtime or _REALTIME & set(words) else ""
     return "-".join(filter(None, (preempt, pages)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
@@ -13,6 +12,7 @@ from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.render.needs import base_of
 from driverforge_build.verdict.verdicts import State, Verdict
+from driverforge_core.kernel import realtime_flavour
 
 UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
 NO_FABRIC = (
@@ -107,7 +107,7 @@ def _realtime(cell: Cell) -> str:
     if cell.kernel is not None:
         return REALTIME if cell.kernel.realtime else ""
     offered = (flavour for series in cell.os.kernels for flavour in series.flavours.get(cell.arch, ()))
-    return REALTIME_NODES if any({"rt", "realtime"} & set(re.split("[-_]", one)) for one in offered) else ""
+    return REALTIME_NODES if any(map(realtime_flavour, offered)) else ""
 
 
 def closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> list[str]:
