@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_core.validations import FOLDER
 from driverforge_node.app.status_exporter import export
+from driverforge_node.host.clock import SignalClock
 from driverforge_node.host.metrics_server import AT_ONCE, HttpMetrics
 from driverforge_node.ports import JsonObject
 from driverforge_node.validate.context import Context
@@ -46,7 +50,7 @@ def values(page: str) -> dict[str, float]:
 
 
 def exported(node: FakeNode, cluster: FakeCluster, *, seconds: float, name: str = "n1") -> list[str]:
-    """The page before each wait."""
+    """The page before each wait once it serves."""
     scrapes, pages = Scrapes(), []
     began = node.clock.time
     node.clock.stop_at = began + seconds
@@ -59,7 +63,7 @@ def exported(node: FakeNode, cluster: FakeCluster, *, seconds: float, name: str 
         cuda=no_cuda,  # type: ignore[arg-type]
     )
     export(context, scrapes)
-    return pages
+    return [page for page in pages if page]
 
 
 @pytest.fixture
@@ -99,6 +103,38 @@ def test_a_node_where_all_works(node: FakeNode) -> None:
         "device_plugin_validation_last_success_ts_seconds": now - 60,
         "gpu_operator_nvidia_pci_devices_total": 1,
     }
+
+
+class StoppedAtOnce(Scrapes):
+    """A `MetricsServer` whose first client is the kubelet's stop signal."""
+
+    @contextmanager
+    def serve(self, port: int, page: Callable[[], str]) -> Iterator[int]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield port
+
+
+def test_a_stop_signal_during_the_first_look_ends_the_exporter_in_order(node: FakeNode) -> None:
+    def killed(*_: object) -> None:
+        raise AssertionError("the exporter had no handler yet: the signal would have killed it")
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+    handlers = {number: signal.signal(number, killed) for number in numbers}
+    wakeup = signal.set_wakeup_fd(-1)
+    try:
+        export(
+            Context(
+                host=replace(node.host, clock=SignalClock()),
+                settings=parse({"COMPONENT": "metrics", "METRICS_PORT": "8000", "NODE_NAME": "n1"}, {}),
+                cluster=FakeCluster,
+                cuda=no_cuda,  # type: ignore[arg-type]
+            ),
+            StoppedAtOnce(),
+        )
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def test_a_node_where_nothing_works_is_served_too(node: FakeNode) -> None:
