@@ -532,6 +532,7 @@ def test_no_daemonset_for_this_node(tmp_path: Path) -> None:
 
 BUILD = "driverforge build --select 'ubuntu22.04-amd64-595.1-jit' --registry r --push"
 MISSING = f"ubuntu22.04: no registry has r/driver:595.1-ubuntu22.04 for amd64: {BUILD}"
+NO_CONFIG = "ubuntu22.04: ConfigMap a is not there"
 NVD = "nvidia.com/v1alpha1"
 
 
@@ -550,10 +551,11 @@ def says(reason: str, message: str, *pools: dict[str, str]) -> dict[str, Any]:
 
 
 def pool(
-    reason: str, *, system: str = "ubuntu22.04", arch: str = "amd64", kernel: str = ""
+    reason: str, message: str = "", *, system: str = "ubuntu22.04", arch: str = "amd64", kernel: str = ""
 ) -> dict[str, str]:
     """A pool as a status shows it; without a reason its objects are there."""
-    return {"name": "pool", "os": system, "arch": arch, "kernel": kernel, "reason": reason}
+    found = {"name": "pool", "os": system, "arch": arch, "kernel": kernel, "reason": reason}
+    return {**found, "message": message.removeprefix(f"{system}: ")}
 
 
 def nvidia_driver(name: str, status: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -561,7 +563,7 @@ def nvidia_driver(name: str, status: dict[str, Any], **spec: Any) -> dict[str, A
     return {"apiVersion": NVD, "kind": "NVIDIADriver", "metadata": metadata, "spec": spec, "status": status}
 
 
-HELD = pool("ImageMissing")
+HELD = pool("ImageMissing", MISSING)
 
 
 @pytest.mark.parametrize(
@@ -597,7 +599,9 @@ def test_the_operators_own_answer_is_what_the_sentence_says(
     tmp_path: Path, reason: str, message: str, told: str, command: str
 ) -> None:
     scene = undeployed()
-    scene.policy["status"] = says(reason, message, *([pool(reason)] if message[:6] == "ubuntu" else ()))
+    scene.policy["status"] = says(
+        reason, message, *([pool(reason, message)] if message[:6] == "ubuntu" else ())
+    )
     _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
     assert sentence(NODE, gates) == (
         "Node gpu-0 is not ready because the gate 'driver pod' is closed: no DaemonSet brings the driver; "
@@ -676,12 +680,21 @@ def test_a_driver_that_is_rolled_out_elsewhere_holds_nothing_back(tmp_path: Path
 
 
 OTHERS = MISSING.replace("ubuntu22.04", "rocky9")
+ELSEWHERE = pool("ImageMissing", OTHERS, system="rocky9")
 ARM = MISSING.replace("amd64", "arm64")
+HELD_ARM = pool("ImageMissing", ARM, arch="arm64")
 KERNEL = "5.15.0-131-generic"
 
 
 def of_kernel(kernel: str, text: str = MISSING) -> str:
     return text.replace("595.1", f"595-{kernel}")
+
+
+def held_kernel(kernel: str) -> dict[str, str]:
+    return pool("ImageMissing", of_kernel(kernel), kernel=kernel)
+
+
+EITHER = f"{of_kernel(KERNEL)}; or, to compile on the node: {MISSING.partition(': ')[2]}"
 
 
 def without_driver(*, others: bool) -> SceneFolder:
@@ -699,11 +712,11 @@ def without_driver(*, others: bool) -> SceneFolder:
 @pytest.mark.parametrize(
     ("message", "pools", "command"),
     [
-        (f"{OTHERS}; {MISSING}", [pool("ImageMissing", system="rocky9"), HELD], BUILD),
-        (f"{ARM}; {MISSING}", [pool("ImageMissing", arch="arm64"), HELD], BUILD),
+        (f"{OTHERS}; {MISSING}", [ELSEWHERE, HELD], BUILD),
+        (f"{ARM}; {MISSING}", [HELD_ARM, HELD], BUILD),
         (
             "; ".join(of_kernel(f"5.15.0-{number}-generic") for number in (9, 131, 99)),
-            [pool("ImageMissing", kernel=f"5.15.0-{number}-generic") for number in (9, 131, 99)],
+            [held_kernel(f"5.15.0-{number}-generic") for number in (9, 131, 99)],
             of_kernel(KERNEL, BUILD),
         ),
         # pools that are there, and those of another reason, have no words in it
@@ -711,20 +724,19 @@ def without_driver(*, others: bool) -> SceneFolder:
             f"{ARM}; {MISSING}",
             [
                 pool("", kernel=KERNEL, arch="arm64"),
-                pool("ImageMissing", arch="arm64"),
-                pool("ConfigurationMissing", arch="riscv64"),
+                HELD_ARM,
+                pool("ConfigurationMissing", "ConfigMap a is not there", arch="riscv64"),
                 HELD,
             ],
             BUILD,
         ),
         # either image would do
         (
-            f"{of_kernel(KERNEL)}; or, to compile on the node: {MISSING.partition(': ')[2]}",
-            [pool("ImageMissing", kernel=KERNEL)],
+            EITHER,
+            [pool("ImageMissing", EITHER, kernel=KERNEL)],
             of_kernel(KERNEL, BUILD),
         ),
-        # what is rejected beside it does not hide it, wherever the operator says so
-        (f"{MISSING}; Failed to reconcile state-dcgm: Service a/b: 403 no", [HELD], BUILD),
+        # what is rejected beside it does not hide it
         (f"Failed to reconcile state-dcgm: Service a/b: 403 no; {MISSING}", [HELD], BUILD),
     ],
 )
@@ -745,20 +757,26 @@ def test_a_pool_that_is_held_back_is_told_with_its_own_command(
 @pytest.mark.parametrize(
     ("reason", "message", "pools"),
     [
-        ("ImageMissing", OTHERS, [pool("ImageMissing", system="rocky9"), pool("")]),
-        ("ImageMissing", ARM, [pool("ImageMissing", arch="arm64"), pool("NotRolledOut")]),
+        ("ImageMissing", OTHERS, [ELSEWHERE, pool("")]),
+        ("ImageMissing", ARM, [HELD_ARM, pool("NotRolledOut")]),
         (
             "ImageMissing",
             of_kernel("5.15.0-99-generic"),
-            [pool("", kernel=KERNEL), pool("ImageMissing", kernel="5.15.0-99-generic")],
+            [pool("", kernel=KERNEL), held_kernel("5.15.0-99-generic")],
         ),
         # a status of before the node came
-        ("ImageMissing", ARM, [pool("ImageMissing", arch="arm64")]),
+        ("ImageMissing", ARM, [HELD_ARM]),
         # of an operator that says nothing of pools
         ("ImageMissing", MISSING, []),
         ("ReconcileFailed", "Failed to reconcile state-dcgm: Service a/b: 403 no", []),
         ("ReconcileFailed", "Failed to reconcile labels of nodes: Node gpu-00 and Node b: 403 no", []),
-        ("ReconcileFailed", "Failed to reconcile state-dcgm: Service a/b: no; rocky9: no registry", []),
+        ("ReconcileFailed", f"Failed to reconcile state-dcgm: Service a/b: no; {OTHERS}", [ELSEWHERE]),
+        # of a driver's spec that nodes of another system cannot have
+        (
+            "InvalidSpec",
+            "rocky9: spec.version: no",
+            [pool("InvalidSpec", "spec.version: no", system="rocky9")],
+        ),
     ],
 )
 def test_what_is_wrong_elsewhere_is_shown_and_is_no_answer(
@@ -789,16 +807,18 @@ def test_of_what_is_rejected_the_nodes_own_part_is_told(
     _, finding = shut(scene, tmp_path)
     assert finding.cause == "reconcile-failed"
     assert finding.told == f"the operator says of ClusterPolicy cluster-policy: {told}"
-    # and that, too, where an image is missing elsewhere
-    scene.policy["status"] = says("ImageMissing", f"{OTHERS}; {told}", pool("ImageMissing", system="rocky9"))
+    # and that, too, where an image is missing elsewhere, which is told behind it
+    scene.policy["status"] = says("ReconcileFailed", f"{message}; {OTHERS}", ELSEWHERE)
     assert shut(scene, tmp_path)[1] == replace(
-        finding, evidence=(f"ClusterPolicy cluster-policy: ImageMissing: {OTHERS}; {told}",)
+        finding, evidence=(f"ClusterPolicy cluster-policy: ReconcileFailed: {message}; {OTHERS}",)
     )
 
 
 def test_a_held_pool_without_words_is_told_with_its_reason(tmp_path: Path) -> None:
     scene = undeployed()
-    scene.policy["status"] = says("ReconcileFailed", "Failed to reconcile state-driver: A b: no", HELD)
+    scene.policy["status"] = says(
+        "ReconcileFailed", "Failed to reconcile state-driver: A b: no", pool("ImageMissing")
+    )
     _, finding = shut(scene, tmp_path)
     assert finding.cause == "image-missing"
     assert finding.told == "the operator says of ClusterPolicy cluster-policy: pool pool: ImageMissing"
@@ -812,7 +832,10 @@ def test_pods_that_are_waited_for_hold_no_daemonset_back(tmp_path: Path) -> None
     # where there is none at all it is what is known
     scene = without_driver(others=False)
     compiles = f"rocky9: nodes compile, since {OTHERS.partition(': ')[2]}"
-    scene.policy["status"] = says("OperandNotReady", f"states not ready: [state-driver]; {compiles}")
+    elsewhere = pool("", compiles, system="rocky9")
+    scene.policy["status"] = says(
+        "OperandNotReady", f"states not ready: [state-driver]; {compiles}", elsewhere
+    )
     _, finding = shut(scene, tmp_path)
     assert (finding.cause, finding.told.rpartition(": ")[2]) == ("operand-not-ready", "[state-driver]")
     assert finding.command == "kubectl describe clusterpolicy cluster-policy"
@@ -822,7 +845,7 @@ def test_pods_that_are_waited_for_hold_no_daemonset_back(tmp_path: Path) -> None
     ("status", "cause"),
     [
         (says("ImageMissing", MISSING, HELD), "operator-down"),
-        (says("ConfigurationMissing", "ubuntu22.04: ConfigMap a is not there", HELD), "operator-down"),
+        (says("ConfigurationMissing", NO_CONFIG, pool("ConfigurationMissing", NO_CONFIG)), "operator-down"),
         (says("ReconcileFailed", "Failed to reconcile state-driver: DaemonSet a/b: no"), "operator-down"),
         (
             says("ReconcileFailed", "Failed to reconcile state-container-toolkit: DaemonSet a/b: no"),

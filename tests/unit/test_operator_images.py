@@ -23,6 +23,7 @@ from driverforge_operator.app.lookups import Lookups, looked_up
 from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.cluster.registries import ImageRegistries
+from driverforge_operator.crd.kubernetes import LONGEST_MESSAGE
 from driverforge_operator.explain.finding import Finding
 from driverforge_operator.explain.gates import closed
 from driverforge_operator.plan.actions import Action, Apply, Delete, SetStatus
@@ -199,8 +200,11 @@ def test_the_old_driver_stays_while_the_new_image_is_missing() -> None:
     actions = plan(after)
     assert not [one for one in actions if isinstance(one, (Apply, Delete))]
     (status,) = [one for one in actions if isinstance(one, SetStatus)]
-    assert [one["image"] for one in status.pools] == [JIT]
-    assert condition(actions)[0] == "ImageMissing"
+    (pool,) = status.pools
+    assert pool["image"] == JIT
+    # of several pools each says what is missing there
+    assert condition(actions) == (pool["reason"], f"ubuntu22.04: {pool['message']}")
+    assert pool["message"].startswith(f"no registry has {NEWER} for amd64: driverforge build ")
 
 
 @pytest.mark.parametrize(
@@ -323,6 +327,8 @@ def test_what_compiles_meanwhile_says_which_image_is_missing_and_its_command() -
     assert [(one.reason, one.message) for one in status.conditions if one.status == "True"] == [
         ("Reconciled", f"ubuntu22.04: nodes compile, since {MISSING}")
     ]
+    told = [(one["reason"], one["message"]) for one in status.pools]
+    assert told == [("", f"nodes compile, since {MISSING}")]
 
 
 def test_labels_that_have_no_effect_are_told_beside_it() -> None:
@@ -384,6 +390,15 @@ def test_a_side_cars_image_has_no_command() -> None:
     image = f"{REPOSITORY}/nvidia-fs:2.17.4-ubuntu22.04"
     told = condition(plan(cluster({JIT: "yes", image: "no"}, gds=gds)))
     assert told == ("ImageMissing", f"ubuntu22.04: no registry has {image} for amd64")
+
+
+def test_what_is_told_of_a_pool_is_no_longer_than_a_condition() -> None:
+    gds = {"enabled": True, "repository": REPOSITORY, "image": "nvidia-fs", "version": "2.17.5" + "x" * 40000}
+    actions = plan(cluster({JIT: "yes"}, gds=gds, kernelModuleType="proprietary"))
+    (status,) = [one for one in actions if isinstance(one, SetStatus)]
+    (pool,) = status.pools
+    assert pool["reason"] == condition(actions)[0] == "InvalidSpec"
+    assert len(pool["message"]) == len(condition(actions)[1]) == LONGEST_MESSAGE
 
 
 def test_what_a_registry_said_stands_while_it_says_nothing() -> None:

@@ -97,7 +97,8 @@ def test_what_a_pool_runs_is_told() -> None:
     (status,) = [one for one in plan(state) if isinstance(one, SetStatus)]
     (pool,) = status.pools
     assert pool["image"] == "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04"
-    assert (pool["desired"], pool["ready"], pool["upToDate"], pool["reason"]) == (1, 1, 1, "")
+    assert (pool["desired"], pool["ready"], pool["upToDate"]) == (1, 1, 1)
+    assert (pool["reason"], pool["message"]) == ("", "")
 
 
 def test_no_gpu_and_no_features() -> None:

@@ -123,3 +123,5 @@ class PoolStatus(Block):
     up_to_date: int
     reason: str | None = None
     """Why it stays as it is."""
+    message: str | None = None
+    """What is missing, and the command that helps."""

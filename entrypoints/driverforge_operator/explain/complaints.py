@@ -44,8 +44,11 @@ class Complaint:
 
     @property
     def statements(self) -> list[str]:
-        """What the message says, thing by thing."""
-        return _BETWEEN.split(self.message)
+        """What the message says, thing by thing, beside what the pools say themselves."""
+        rest = f"; {self.message}"
+        for one in self.pools:
+            rest = rest.replace(f"; {one['os']}: {one.get('message')}", "")
+        return [one for one in _BETWEEN.split(rest) if one]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +113,11 @@ def _finding(scene: Scene, component: str, what: str, *, leaving_out: Sequence[s
 def _answer(said: Complaint, scene: Scene, component: str) -> _Answer | None:
     """The node's own pool first: what is rejected beside it is tried again, and an image has to be made."""
     if component in DRIVERS and (pool := _own(said.held, scene)):
-        return _Answer(complaint=said, reason=str(pool["reason"]), words=_words(pool, said))
+        told = pool.get("message") or f"pool {pool['name']}: {pool['reason']}"
+        return _Answer(complaint=said, reason=str(pool["reason"]), words=str(told))
     if rejected := "; ".join(_rejected(said, scene, component)):
         return _Answer(complaint=said, reason=_REJECTED, words=rejected)
-    others = [one for one in said.statements if not _POOL.match(one) and not _FAILED.match(one)]
+    others = [one for one in said.statements if not _FAILED.match(one)]
     if said.reason in _OF_POOLS or not others:
         return None
     return _Answer(complaint=said, reason=said.reason, words="; ".join(others))
@@ -144,11 +148,9 @@ def _claiming(scene: Scene) -> list[CustomResource]:
     return selecting or defaults
 
 
-# as the plan tells of pools whose objects stay as they are: the system, and what is wrong (plan/status.py)
-_POOL = re.compile(r"(?P<system>[a-z][a-z_-]*\d[\d.]*): ")
-# as it tells of what the API server rejects (plan/rejected.py), and as NVIDIA's operator does
+# as the plan tells of what the API server rejects (plan/rejected.py), and as NVIDIA's operator does
 _FAILED = re.compile(r"Failed to reconcile (?P<part>[^:]+): (?P<objects>[^:]*)")
-_BETWEEN = re.compile(rf"; (?={_POOL.pattern.replace('?P<system>', '?:')}|Failed to reconcile )")
+_BETWEEN = re.compile(r"; (?=Failed to reconcile )|^; ")
 # as plan/pools.py ends what it tells of a missing image
 _BUILD = re.compile(r":? ?(driverforge build --select '[^']+'(?: --registry \S+ --push)?)")
 
@@ -161,19 +163,6 @@ def _own(pools: Sequence[Pool], scene: Scene) -> Pool | None:
     of_its_kind = (one for one in pools if (one.get("os"), one.get("arch", "")) == wanted)
     # a driver that is compiled on the node is there for all kernels
     return next((one for one in of_its_kind if one.get("kernel", "") in ("", kernel)), None)
-
-
-def _words(pool: Pool, said: Complaint) -> str:
-    """What a message says of a pool that is held.
-
-    It is about the pools with the first one's reason, in their order; where it is cut the last have no words.
-    """
-    system, reason = pool["os"], pool["reason"]
-    told = [one for one in said.held if one["reason"] == said.held[0]["reason"] and one["os"] == system]
-    found = (_POOL.match(one) for one in said.statements)
-    texts = [one.string[one.end() :] for one in found if one and one["system"] == system]
-    by_pool = ((one, text) for one, text in zip(told, texts, strict=False) if one is pool)
-    return next((text for _, text in by_pool), f"pool {pool['name']}: {reason}")
 
 
 def _rejected(said: Complaint, scene: Scene, component: str) -> Iterator[str]:

@@ -77,6 +77,7 @@ class PoolSummary(TypedDict):
     """One pool of nodes in a status: what its DaemonSet runs, and on how many nodes.
 
     `upToDate` counts pods of the last change; `reason` says why there is none of them, '' for nothing.
+    `message` is what is missing: of a pool that has no reason, what its nodes do instead.
     """
 
     name: str
@@ -88,6 +89,7 @@ class PoolSummary(TypedDict):
     ready: int
     upToDate: int
     reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

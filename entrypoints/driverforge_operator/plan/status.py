@@ -248,6 +248,7 @@ def _summary(pool: Pool, objects: Mapping[Ref, Document]) -> PoolSummary:
         ready=found.get("numberAvailable", 0),
         upToDate=found.get("updatedNumberScheduled", 0) if seen else 0,
         reason=pool.reason if pool.message else "" if seen else "NotRolledOut",
+        message=_cut(pool.message or pool.instead),
     )
 
 
