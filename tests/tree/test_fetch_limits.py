@@ -15,7 +15,8 @@ import pytest
 
 from driverforge_build.discover.apt.stanzas import read_stanzas
 from driverforge_build.discover.survey import degraded
-from driverforge_build.fetch.fetcher import DOCUMENT_LIMIT, Fetcher
+from driverforge_build.fetch.answers import DOCUMENT_LIMIT
+from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.fetch.headers import HEADER_LIMIT, read_members
 from driverforge_build.fetch.packagefile import NAME_LIMIT
 from driverforge_build.fetch.unpack import FILE_LIMIT, unpack_package

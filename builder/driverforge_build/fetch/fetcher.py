@@ -12,13 +12,22 @@ from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from http.client import responses
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from driverforge_build.fetch.answers import (
+    DOCUMENT_LIMIT,
+    check_document,
+    check_encoding,
+    check_end,
+    conditional_headers,
+    judge,
+    length,
+)
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
+from driverforge_build.fetch.part import Part
 from driverforge_build.fetch.unpack import unpack_package
 from driverforge_build.ports import (
     Algorithm,
@@ -30,16 +39,13 @@ from driverforge_build.ports import (
     Measured,
     NotThere,
     ReadHeaders,
-    Refused,
     Sum,
 )
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
-    BUSY,
     Request,
     Response,
     Retrying,
-    asked_to_wait,
     host_of,
     is_web_address,
     without_secrets,
@@ -47,8 +53,6 @@ from driverforge_oci.transport import (
 
 _T = TypeVar("_T")
 
-DOCUMENT_LIMIT = 16 << 20
-"""Bytes. The largest InRelease of a distribution has less than one MiB."""
 STEP = 1 << 20
 """Bytes. A download that got so much further before its host failed is gone on with."""
 _CHUNK = 1 << 16
@@ -116,7 +120,7 @@ class Fetcher:
             if kept is None:
                 raise Unavailable(f"{without_secrets(url)} is not in the cache", resolution=_ONLINE)
             return DatedDocument(body=kept.body, last_read=LastRead(fresh=False, time=kept.read))
-        request = Request(method="GET", url=url, headers=_conditions(kept))
+        request = Request(method="GET", url=url, headers=conditional_headers(kept))
         received = self._received(lambda: request, lambda answer: self._document(url, answer, kept))
         fresh = replace(received, read=f"{self._now():%Y-%m-%dT%H:%M:%SZ}")
         if _local(url) is None:
@@ -186,13 +190,13 @@ class Fetcher:
         with closing(response.body), self._progress.download(name, 0) as advanced:
             if response.status == 304 and kept is not None:
                 return kept
-            _judge(response, url)
-            _check_encoding(response, url)
+            judge(response, url)
+            check_encoding(response, url)
             body = bytearray()
             while len(body) <= DOCUMENT_LIMIT and (piece := response.body.read(_CHUNK)):
                 body += piece
                 advanced(len(piece))
-        _check_document(url, body)
+        check_document(url, body)
         return KeptAnswer(
             url=url,
             body=bytes(body),
@@ -202,11 +206,11 @@ class Fetcher:
 
     def _measured(self, url: str, response: Response, head: int, limit: int) -> Measured:
         name, digest, size, start = without_secrets(url).rpartition("/")[2], hashlib.sha256(), 0, bytearray()
-        with closing(response.body), self._progress.download(name, _length(response)) as advanced:
-            _judge(response, url)
-            _check_encoding(response, url)
+        with closing(response.body), self._progress.download(name, length(response)) as advanced:
+            judge(response, url)
+            check_encoding(response, url)
             if _local(url) is None:
-                _check_end(response, url)
+                check_end(response, url)
             while piece := response.body.read(_CHUNK):
                 digest.update(piece)
                 size += len(piece)
@@ -230,7 +234,7 @@ class Fetcher:
 
     def _download(self, url: str, wanted: Listed) -> str:
         with self.cache.new_blob(lambda: part.digest(Algorithm.SHA256)) as file:
-            part = _Part(file, wanted.sum.algorithm)
+            part = Part(file, wanted.sum.algorithm)
             while True:
                 before = part.size
                 try:
@@ -243,7 +247,7 @@ class Fetcher:
                         raise
         return part.digest(Algorithm.SHA256)
 
-    def _append(self, part: _Part, response: Response, url: str, wanted: Listed) -> None:
+    def _append(self, part: Part, response: Response, url: str, wanted: Listed) -> None:
         """Take the rest of a file, or the whole where the server gives no parts."""
         with closing(response.body), self._progress.download(wanted.name, wanted.size) as advanced:
             part.check(response, url)
@@ -266,136 +270,6 @@ class Fetcher:
                 resolution="the mirror may be in the middle of an update: run the same command again later, "
                 "or use another mirror",
             )
-
-
-class _Part:
-    """What has come of a file so far, with the sum that it is known by and its sha256."""
-
-    def __init__(self, file: IO[bytes], algorithm: Algorithm) -> None:
-        self._file = file
-        self._algorithms = {algorithm, Algorithm.SHA256}
-        self.restart()
-
-    def restart(self) -> None:
-        self._file.seek(0)
-        self._file.truncate()
-        self.size, self._sums = 0, {one: hashlib.new(one.value) for one in self._algorithms}
-
-    def add(self, chunk: bytes) -> None:
-        self._file.write(chunk)
-        for one in self._sums.values():
-            one.update(chunk)
-        self.size += len(chunk)
-
-    def digest(self, algorithm: Algorithm) -> str:
-        return self._sums[algorithm].hexdigest()
-
-    def request(self, url: str) -> Request:
-        """For what is missing."""
-        headers = {"Range": f"bytes={self.size}-"} if self.size else {}
-        return Request(method="GET", url=url, headers=headers)
-
-    def check(self, response: Response, url: str) -> None:
-        """Raises where the answer is neither a part nor the whole. Whether it is the right part, the digest
-        tells.
-        """
-        if response.status == 416:
-            self.restart()
-            raise TemporaryFailure(
-                f"{host_of(url)} has no such part of the file any more",
-                details=[f"{without_secrets(url)}: HTTP 416"],
-                resolution="the mirror may be in the middle of an update: run the same command again later",
-            )
-        if response.status != 206 or not self.size:
-            _judge(response, url)
-            self.restart()
-
-
-def _length(response: Response) -> int:
-    """The length that an answer announces, 0 where it does not."""
-    text = response.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _conditions(kept: KeptAnswer | None) -> dict[str, str]:
-    # a header that we send is ASCII; what a server sent need not be
-    if kept and kept.etag and kept.etag.isascii():
-        return {"If-None-Match": kept.etag}
-    if kept and kept.last_modified and kept.last_modified.isascii():
-        return {"If-Modified-Since": kept.last_modified}
-    return {}
-
-
-def _judge(response: Response, url: str) -> None:
-    status, host = response.status, host_of(response.url or url)
-    if status == 200:
-        return
-    asked = without_secrets(url)
-    answer = f"{without_secrets(response.url or url)}: HTTP {status} {responses.get(status, '')}".rstrip()
-    if status in (404, 410):
-        raise NotThere(
-            f"the mirror has no {asked}",
-            details=[answer],
-            resolution="check the address given with --mirror, and the suite",
-        )
-    if status in BUSY:
-        raise TemporaryFailure(
-            f"{host} is busy or broken{asked_to_wait(response.headers)}",
-            details=[answer],
-            resolution="run the same command again later",
-        )
-    raise (Refused if status in (401, 403) else Unavailable)(
-        f"{host} refuses the request",
-        details=[answer],
-        resolution="check the proxy and the mirror's access rules",
-    )
-
-
-def _check_encoding(response: Response, url: str) -> None:
-    """Raises Unavailable for a document that is compressed, though we asked for it as it is.
-
-    What it would unpack to is the server's choice.
-    """
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        raise Unavailable(
-            f"{host_of(url)} sends a file that is encoded ({encoding[:40]}), which was not asked for",
-            details=[without_secrets(url)],
-            resolution="check the address given with --mirror, and the proxy: one of them changes files",
-        )
-
-
-def _check_end(response: Response, url: str) -> None:
-    """Raises Unavailable where a file ends when the connection does: half of it looks like a whole one."""
-    chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
-    if not chunked and "content-length" not in response.headers:
-        raise Unavailable(
-            f"{host_of(url)} does not say how long the file is: nobody could tell whether all of it came",
-            details=[without_secrets(url)],
-            resolution="check the address and the proxy; an archive of NVIDIA's can be given with --archive",
-        )
-
-
-def _check_document(url: str, body: bytearray) -> None:
-    """Raises Unavailable for what is larger than any document can be, and for a web page with status 200.
-
-    A captive portal or a filtering proxy answers so in the mirror's place.
-    """
-    where = host_of(url) or without_secrets(url)
-    if len(body) > DOCUMENT_LIMIT:
-        raise Unavailable(
-            f"{where} sends more than {DOCUMENT_LIMIT >> 20} MiB where a repository's signed file should be",
-            details=[without_secrets(url)],
-            resolution="check the address given with --mirror",
-        )
-    start = body[:512].lstrip().lower()
-    if start.startswith((b"<!doctype html", b"<html")):
-        raise Unavailable(
-            f"{where} answers with a web page where a repository's file should be",
-            details=[without_secrets(url)],
-            resolution="open the address in a browser: a proxy or a network's login page may stand between; "
-            "or name a mirror with --mirror",
-        )
 
 
 def _local(url: str) -> Path | None:

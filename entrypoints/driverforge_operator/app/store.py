@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from driverforge_core import nodekeys
+from driverforge_operator.app.images import Images
 from driverforge_operator.app.passing import lasting
 from driverforge_operator.app.settled import Settled
 from driverforge_operator.plan.actions import (
@@ -51,8 +52,6 @@ from driverforge_operator.state.whole import State, selecting_keys
 LOGGER = logging.getLogger("driverforge")
 _DONE = frozenset(("ready", "disabled", "ignored"))
 """States of custom resources that nothing is waited for in."""
-_LASTS = 3
-"""How often in a row a registry refuses until that is told: one that limits requests does now and then."""
 
 
 class Store:
@@ -75,8 +74,7 @@ class Store:
         }
         self._objects: dict[Ref, Document] = {}
         self._contents: dict[Source, Content] = {}
-        self._images: dict[Question, Answer] = {}
-        self._refusals: dict[Question, list[str]] = {}  # the last ones in a row
+        self._images = Images()
         self._openshift: dict[str, Any] = {}
         self._ready_pods: dict[str, tuple[str, str]] = {}  # validators: node, since when
         self._validators: dict[str, str] = {}
@@ -84,7 +82,7 @@ class Store:
         self._rejected: dict[Ref, str] = {}
         self._around = Surroundings(
             contents=self._contents,
-            images=self._images if asks_registries else None,
+            images=self._images.answers if asks_registries else None,
             environment=environment or {},
             unserved=self._unserved,
             rejected=self._rejected,
@@ -203,9 +201,7 @@ class Store:
         if self._dirty_cluster:
             self._dirty_cluster = False
             self.questions = questions(self._intent, self._census, self._around)
-            for question in self._images.keys() - self.questions:
-                del self._images[question]
-                self._refusals.pop(question, None)
+            self._images.keep_only(self.questions)
             planned = cluster(self._intent, self._census, self._objects, self.state.resources, self._around)
             found += [one for one in planned if not self._settled.covers(one, self._objects)]
         return found
@@ -238,28 +234,11 @@ class Store:
     @property
     def unanswered(self) -> int:
         """Images of which no registry has told yet."""
-        return len(self.questions - self._images.keys())
+        return len(self.questions - self._images.answers.keys())
 
     def answer(self, question: Question, answer: Answer) -> None:
-        """A registry has told of an image. What it said stands while it only does not say, as with 429."""
-        if answer.found == "unknown" and question in self._images:
-            answer = self._refused(question, answer.reason)
-        else:
-            self._refusals.pop(question, None)
-        self._dirty_cluster |= self._images.get(question) != answer
-        self._images[question] = answer
-
-    def _refused(self, question: Question, reason: str) -> Answer:
-        """What stands of an image where its registry refuses now; a refusal that lasts is told beside a no.
-
-        Another one takes its place once that one lasts: no status is written for words that come and go.
-        """
-        known = self._images[question]
-        last = [*self._refusals.get(question, ()), lasting(reason)][-_LASTS:]
-        self._refusals[question] = last
-        if known.found != "no" or len(last) < _LASTS or lasting(known.since) == lasting(shortened(reason)):
-            return known
-        return replace(known, since=shortened(reason)) if not known.since or len({*last}) == 1 else known
+        """A registry has told of an image."""
+        self._dirty_cluster |= self._images.put(question, answer)
 
     def stand_down(self, why: str) -> list[Action]:
         """What to say while another operator serves the same resources; nothing else is decided."""
