@@ -18,7 +18,7 @@ from driverforge_core.validations import FOLDER
 from driverforge_node.app.status_exporter import export
 from driverforge_node.host.clock import SignalClock
 from driverforge_node.host.metrics_server import AT_ONCE, HttpMetrics
-from driverforge_node.ports import JsonObject
+from driverforge_node.ports import Host, JsonObject
 from driverforge_node.validate.context import Context
 from driverforge_node.validate.node_metrics import METRICS
 from driverforge_node.validate.validator_settings import parse
@@ -49,20 +49,23 @@ def values(page: str) -> dict[str, float]:
     return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
+def context(host: Host, cluster: FakeCluster, name: str = "n1") -> Context:
+    environ = {"COMPONENT": "metrics", "METRICS_PORT": "8000", "NODE_NAME": name}
+    return Context(
+        host=host,
+        settings=parse(environ, {}),
+        cluster=lambda: cluster,
+        cuda=no_cuda,  # type: ignore[arg-type]
+    )
+
+
 def exported(node: FakeNode, cluster: FakeCluster, *, seconds: float, name: str = "n1") -> list[str]:
     """The page before each wait once it serves."""
     scrapes, pages = Scrapes(), []
     began = node.clock.time
     node.clock.stop_at = began + seconds
     node.clock.on_wait = lambda _: pages.append(scrapes.page())
-    environ = {"COMPONENT": "metrics", "METRICS_PORT": "8000", "NODE_NAME": name}
-    context = Context(
-        host=node.host,
-        settings=parse(environ, {}),
-        cluster=lambda: cluster,
-        cuda=no_cuda,  # type: ignore[arg-type]
-    )
-    export(context, scrapes)
+    export(context(node.host, cluster, name), scrapes)
     return [page for page in pages if page]
 
 
@@ -122,15 +125,7 @@ def test_a_stop_signal_during_the_first_look_ends_the_exporter_in_order(node: Fa
     handlers = {number: signal.signal(number, killed) for number in numbers}
     wakeup = signal.set_wakeup_fd(-1)
     try:
-        export(
-            Context(
-                host=replace(node.host, clock=SignalClock()),
-                settings=parse({"COMPONENT": "metrics", "METRICS_PORT": "8000", "NODE_NAME": "n1"}, {}),
-                cluster=FakeCluster,
-                cuda=no_cuda,  # type: ignore[arg-type]
-            ),
-            StoppedAtOnce(),
-        )
+        export(context(replace(node.host, clock=SignalClock()), FakeCluster()), StoppedAtOnce())
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in handlers.items():

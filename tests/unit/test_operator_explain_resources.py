@@ -208,7 +208,8 @@ def without_driver(*, others: bool) -> SceneFolder:
             [pool("ImageMissing", EITHER, kernel=KERNEL)],
             of_kernel(KERNEL, BUILD),
         ),
-        # what is rejected beside it does not hide it
+        # what is rejected beside it does not hide it, wherever the operator says so
+        (f"{MISSING}; Failed to reconcile state-dcgm: Service a/b: 403 no", [HELD], BUILD),
         (f"Failed to reconcile state-dcgm: Service a/b: 403 no; {MISSING}", [HELD], BUILD),
     ],
 )
@@ -279,11 +280,15 @@ def test_of_what_is_rejected_the_nodes_own_part_is_told(
     _, finding = shut(scene, tmp_path)
     assert finding.cause == "reconcile-failed"
     assert finding.told == f"the operator says of ClusterPolicy cluster-policy: {told}"
-    # and that, too, where an image is missing elsewhere, which is told behind it
-    scene.policy["status"] = says("ReconcileFailed", f"{message}; {OTHERS}", ELSEWHERE)
-    assert shut(scene, tmp_path)[1] == replace(
-        finding, evidence=(f"ClusterPolicy cluster-policy: ReconcileFailed: {message}; {OTHERS}",)
-    )
+    # and that, too, where an image is missing elsewhere, wherever that is told
+    for reason, words in (
+        ("ReconcileFailed", f"{message}; {OTHERS}"),
+        ("ImageMissing", f"{OTHERS}; {told}"),
+    ):
+        scene.policy["status"] = says(reason, words, ELSEWHERE)
+        assert shut(scene, tmp_path)[1] == replace(
+            finding, evidence=(f"ClusterPolicy cluster-policy: {reason}: {words}",)
+        )
 
 
 def test_a_held_pool_without_words_is_told_with_its_reason(tmp_path: Path) -> None:

@@ -124,4 +124,4 @@ class PoolStatus(Block):
     reason: str | None = None
     """Why it stays as it is."""
     message: str | None = None
-    """What is missing, and the command that helps."""
+    """What is missing or wrong, and the command that helps."""
