@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -90,24 +92,34 @@ def make(kernel: Kernel, modules: str) -> tuple[str, ...]:
     return (*words, f"CC={kernel.compiler}", "IGNORE_CC_MISMATCH=1", "KCFLAGS=-g0", *chosen)
 
 
-def plain(tree: Path, kernel: Kernel, folder: Path, modules: str) -> dict[str, str]:
-    """What NVIDIA's Kbuild writes, told to make these headers and no module."""
+def plain(tree: Path, kernel: Kernel, folder: Path, modules: str) -> tuple[dict[str, str], list[str]]:
+    """What NVIDIA's Kbuild writes, told to make these headers and no module, and the flags that it tells of.
+
+    Branch 470 tells of none.
+    """
     work = work_folder(tree, folder)
     (work / "Kbuild").rename(work / "Kbuild.nvidia")
     wanted = " ".join(f"conftest/{name}.h" for name in HEADERS)
     text = f"include $(src)/Kbuild.nvidia\nobj-m :=\nalways := {wanted}\nalways-y := {wanted}\n"
     (work / "Kbuild").write_text(text)
-    run(*make(kernel, modules), cwd=work)
-    return {name: (work / f"conftest/{name}.h").read_text() for name in HEADERS}
+    said = run(*make(kernel, modules), cwd=work).stdout
+    flags = re.findall(r"^NV_CONFTEST_CFLAGS=(.*)$", said, re.MULTILINE)
+    return {name: (work / f"conftest/{name}.h").read_text() for name in HEADERS}, flags
 
 
-def ours(tree: Path, kernel: Kernel, folder: Path, modules: str, kept: Path) -> conftest.Outcome:
+def ours(
+    tree: Path, kernel: Kernel, folder: Path, modules: str, kept: Path, flags: Sequence[str] = ()
+) -> conftest.Outcome:
     host = real_host()
     work = str(work_folder(tree, folder))
     headers = HeaderTree(root=str(kernel.headers), source=str(kernel.source), output=str(kernel.build))
     question = whole.everything(host, headers, (str(tree),), f"{work}/conftest.sh")
     assert question
     script = conftest.read_script(host, work, make(kernel, modules))
+    for said in flags:
+        # of each process its number, and of each work folder its own
+        theirs = re.sub(r"#conftest\d+", "#conftest", said).replace(str(folder.parent / "plain"), work)
+        assert theirs.split() == list(script.flags.words)
     folders = {str(kernel.build): "@OUTPUT@", str(kernel.source): "@SOURCE@", work: "@WORK@"}
     place = Place(folders=folders, context="0" * 64)
     memory = Memory(host.files, str(kept), place, Digests(files=host.files))
@@ -124,8 +136,8 @@ def ours(tree: Path, kernel: Kernel, folder: Path, modules: str, kept: Path) -> 
 
 
 def compare(tree: Path, kernel: Kernel, tmp_path: Path, modules: str = "") -> None:
-    wanted = plain(tree, kernel, tmp_path / "plain", modules)
-    first = ours(tree, kernel, tmp_path / "first", modules, tmp_path / "kept")
+    wanted, flags = plain(tree, kernel, tmp_path / "plain", modules)
+    first = ours(tree, kernel, tmp_path / "first", modules, tmp_path / "kept", flags)
     assert first.headers == wanted
     assert first.compiled > 0
     again = ours(tree, kernel, tmp_path / "again/elsewhere", modules, tmp_path / "kept")

@@ -45,11 +45,14 @@ PRESENCE = "NV_HEADER_PRESENCE_TESTS"
 NOTHING_LEFT = tuple(f"{name}=" for name in (*CATEGORIES.values(), PRESENCE))
 _FACTS = f"{PREFIX}facts"
 _THEIRS = f"{PREFIX}Kbuild"
-# Their Kbuild, which makes nothing but what does not depend on probes.
+# Their Kbuild, which makes nothing but what does not depend on probes. modpost reads it once more, without
+# Kbuild's functions: $(call cc-option,…) is nothing there. What the build itself says stands.
 _ASKING = f"""include $(src)/{_THEIRS}
+ifeq ($(wildcard $(src)/{_FACTS}),)
 $(file >$(src)/{_FACTS},flags $(NV_CONFTEST_CFLAGS))
 $(file >>$(src)/{_FACTS},command $(NV_CONFTEST_CMD))
 {{lists}}
+endif
 obj-m :=
 always := {{made}}
 always-y := {{made}}
@@ -146,6 +149,7 @@ def read_script(host: Host, work: str, make: tuple[str, ...]) -> Script:
     lists = "\n".join(
         f"$(file >>$(src)/{_FACTS},{name} $({name}))" for name in (PRESENCE, *CATEGORIES.values())
     )
+    host.files.remove(f"{work}/{_FACTS}")
     host.commands.run(["mv", kbuild, f"{work}/{_THEIRS}"])
     host.files.write_atomic(kbuild, _ASKING.format(lists=lists, made=made).encode())
     asked = host.commands.run(make, check=False, cwd=work, timeout=600)
