@@ -372,6 +372,12 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch."""
 
+    def catch_signals(self) -> None:
+        """From here on a stop signal ends the next wait and streamed commands, and not the process.
+
+        The first wait does this, too.
+        """
+
     def wait(self, seconds: float) -> str | None:
         """Sleep; returns early with the name of a stop signal ('SIGTERM', 'SIGINT') when one came.
 

@@ -55,6 +55,14 @@ def test_no_half_way_takes_back_what_the_start_did(node: FakeNode, monkeypatch: 
     assert nvidia(node) == set()
 
 
+def test_a_signal_is_caught_before_the_first_file_is_written(node: FakeNode) -> None:
+    seen: list[tuple[str, str]] = []
+    node.clock.on_catch = lambda: seen.append((node.text(paths.LOCK), node.text(paths.STATUS)))
+    node.clock.stop_at = node.clock.time + 20
+    assert init.run(arguments(), node.host) == 0
+    assert seen == [("", "")]
+
+
 class Interrupted(StringIO):
     """A terminal with a person who says yes until a question names `word`, then Ctrl-C and Enter."""
 

@@ -24,7 +24,7 @@ from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakedocker import CONFIG as DAEMON_JSON
 from support.fakes.fakedocker import FakeDocker
 from support.fakes.fakefiles import FakeFiles
-from support.fakes.fakehost import NODE, FakeClock, FakeNode, fake_node
+from support.fakes.fakehost import NODE, FakeNode, fake_node
 
 FOLDER = DROP_IN.rpartition("/")[0]
 
@@ -150,22 +150,12 @@ def test_journal_and_restore_are_there_before_the_first_write_and_before_the_res
     assert (entry.state, entry.restore, entry.needs) == ("in force", "", "restart")
 
 
-class Listening(FakeClock):
-    """It notes each wait for a stop signal, with what is in containerd's file by then."""
-
-    def __init__(self, node: FakeNode) -> None:
-        super().__init__()
-        self.node, self.waits = node, list[tuple[float, bytes]]()
-
-    def wait(self, seconds: float) -> str | None:
-        self.waits.append((seconds, self.node.host.node.read_bytes(CONFIG)))
-        return super().wait(seconds)
-
-
-def test_a_stop_signal_is_taken_over_before_the_first_write_and_nobody_waits_for_it(bench: Bench) -> None:
-    bench.node.clock = clock = Listening(bench.node)
+def test_a_stop_signal_is_caught_before_the_first_write_and_nobody_waits_for_it(bench: Bench) -> None:
+    seen: list[bytes | float] = []
+    bench.node.clock.on_catch = lambda: seen.append(bench.node.host.node.read_bytes(CONFIG))
+    bench.node.clock.on_wait = seen.append
     bench.apply()
-    assert clock.waits == [(0, ROOT)]
+    assert seen == [ROOT]
 
 
 @pytest.mark.parametrize(("unit", "named"), [("", "containerd.service"), ("site.service", "site.service")])

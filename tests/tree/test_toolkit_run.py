@@ -109,6 +109,14 @@ def test_a_whole_life(node: FakeNode) -> None:
     assert 'runtimes = ["/opt/bin/crun", "runc", "crun"]' in text, "our own wrapper is left out"
 
 
+def test_a_signal_is_caught_before_anything_is_said_or_installed(node: FakeNode) -> None:
+    seen: list[tuple[str, str]] = []
+    status = f"{FOLDER}/{toolkit_status.STATUS_FILE}"
+    node.clock.on_catch = lambda: seen.append((node.text(status), LAYOUT.current(node.host.node)))
+    run_toolkit(node.host, settings(), Recorder(node).parts)
+    assert seen == [("", "")]
+
+
 @pytest.mark.parametrize(
     ("flags", "marker", "reverted"),
     [

@@ -47,8 +47,7 @@ def init(host: Host, wanted: WantedDriver, *, pid: int, ask: Ask | None = None) 
     except DriverforgeError:
         _no_longer_ready(host, pid)
         raise
-    # From here on a stop signal is noted, and ends the run in an orderly way.
-    host.clock.wait(0)
+    host.clock.catch_signals()  # one ends the run in an orderly way
     with driver_lock(host, pid):
         before = observe(host, wanted)
         statusfile.write(host, phase=Phase.STARTING, pid=pid, facts=before, wanted=wanted)

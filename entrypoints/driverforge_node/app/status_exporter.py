@@ -12,7 +12,7 @@ FILES, NODE = 30.0, 60.0  # seconds between two looks
 
 def export(context: Context, server: MetricsServer) -> None:
     """Raises Unavailable where the port is taken; a part that does not work is a metric, never an end."""
-    context.host.clock.wait(0)  # from here on a stop signal ends the loop, in the midst of a look, too
+    context.host.clock.catch_signals()  # before the first look: one that comes in its midst ends the loop
     metrics = NodeMetrics(context=context)
     metrics.look_at_files()
     with server.serve(context.settings.metrics_port, lambda: metrics.page) as port:

@@ -100,7 +100,7 @@ def run_toolkit(host: Host, settings: ToolkitSettings, parts: RunParts) -> int:
 
 
 def _serve(host: Host, settings: ToolkitSettings, parts: RunParts) -> None:
-    host.clock.wait(0)  # from here on a stop signal waits for the end of a step
+    host.clock.catch_signals()  # one waits for the end of a step
     toolkit_status.write_status(host, settings, phase="starting", release="")
     with install.exclusive_toolkit(host):
         with log.step("install"):

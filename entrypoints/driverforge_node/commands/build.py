@@ -74,8 +74,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
         job.check_sources(request.image, request.module_types)
         print("\n".join(job.describe(request)))
         return 0
-    # From here on a stop signal ends the compilers, and the work folder is removed.
-    host.clock.wait(0)
+    host.clock.catch_signals()  # one ends the compilers, and the work folder is removed
     for result in job.build(host, request):
         print(f"{result.module_type}: {result.path} ({result.origin.value})")
     return 0

@@ -14,7 +14,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class SignalClock:
-    """The `Clock` port. Handlers are set at the first wait: commands that never wait keep Python's own."""
+    """The `Clock` port. A command that neither waits nor catches signals keeps Python's own handlers."""
 
     def __init__(self) -> None:
         self._stop: str | None = None
@@ -35,6 +35,9 @@ class SignalClock:
                 signal.signal(number, self._on_signal)
             signal.signal(signal.SIGCHLD, lambda *_: None)  # a daemon that ends wakes the supervisor
         return self._pipe[0]
+
+    def catch_signals(self) -> None:
+        self._arm()
 
     def monotonic(self) -> float:
         return time.monotonic()

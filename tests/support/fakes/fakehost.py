@@ -309,17 +309,24 @@ class FakeCommands:
 
 @dataclass
 class FakeClock:
-    """Time that passes only by waiting; `stop_at` is when SIGTERM comes. `on_wait` runs at each wait."""
+    """Time that passes only by waiting; `stop_at` is when SIGTERM comes.
+
+    `on_wait` runs at each wait, `on_catch` where signals are caught from.
+    """
 
     time: float = 1000.0
     stop_at: float | None = None
     on_wait: Callable[[float], None] = lambda _: None
+    on_catch: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self.time
 
     def now(self) -> float:
         return 1_790_000_000 + self.time
+
+    def catch_signals(self) -> None:
+        self.on_catch()
 
     def wait(self, seconds: float) -> str | None:
         self.time += seconds

@@ -51,7 +51,7 @@ def carry_out(plan: ChangePlan, system: RuntimeSystem, *, force: bool = False) -
         refused.check_not_refused(system, plan, digest)
     if active:
         system = with_last_start(plan, system)
-    host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
+    host.clock.catch_signals()  # none ends us between write and restart
     # a daemon that does not run cannot be lost, and one that is not touched goes on with what it has read
     guarded = active and plan.daemon.pid != 0 and (bool(plan.writes) or plan.activation == "restart")
     name = restore.new_name(host) if guarded else ""
