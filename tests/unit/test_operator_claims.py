@@ -11,10 +11,10 @@ from types import FrameType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_operator.plan.claims import Claims, Selectors
 from driverforge_operator.plan.intent import read_intent
 from driverforge_operator.plan.placement import place
 from driverforge_operator.plan.whole import plan
+from driverforge_operator.state.claims import Claimants, Claims
 from driverforge_operator.state.kinds import CustomResource, Metadata
 from driverforge_operator.state.whole import State
 from support.samples.operatorcases import driver_state
@@ -23,19 +23,19 @@ LABELS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("xyz"), max_si
 SELECTORS = st.dictionaries(st.text("nm", min_size=1, max_size=4), LABELS, max_size=12)
 
 
-@given(SELECTORS, st.lists(LABELS, max_size=5))
+@given(SELECTORS, st.sets(st.sampled_from("rs")), st.lists(LABELS, max_size=5))
 def test_an_index_finds_what_asking_each_finds(
-    selectors: dict[str, dict[str, str]], nodes: list[dict[str, str]]
+    selectors: dict[str, dict[str, str]], defaults: set[str], nodes: list[dict[str, str]]
 ) -> None:
-    found = Selectors(selectors)
+    found = Claimants(selectors, defaults)
     for labels in [*nodes, *nodes]:
         wanted = sorted(name for name, one in selectors.items() if one.items() <= labels.items())
-        assert found.matching({**labels, "of-nobody": "1"}) == tuple(wanted)
+        assert found.of({**labels, "of-nobody": "1"}) == tuple(wanted or sorted(defaults))
 
 
 def test_nodes_that_are_alike_to_all_selectors_share_one_answer() -> None:
-    found = Selectors({str(number): {"gpu": "yes"} for number in range(1000)})
-    first, second = (found.matching({"gpu": "yes", "host": host}) for host in "ab")
+    found = Claimants({str(number): {"gpu": "yes"} for number in range(1000)})
+    first, second = (found.of({"gpu": "yes", "host": host}) for host in "ab")
     assert first is second
     assert hash(first) == hash(tuple(first))
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from driverforge_core import nodekeys
-from driverforge_core.errors import InputError
-from driverforge_core.osid import OsId
 from driverforge_operator.explain.finding import Finding
 from driverforge_operator.explain.scene import DRIVERS, Scene
 from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.nodes import system_of
 
 _WAITS = ("DriverNotReady", "OperandNotReady")
 """Reasons with which nothing is held back: pods that are there are waited for."""
@@ -137,16 +136,10 @@ def _responsible(scene: Scene, component: str) -> list[tuple[str, CustomResource
 
 def _claiming(scene: Scene) -> list[CustomResource]:
     """The NVIDIADrivers that claim the node: that which has it, those that select it, or the default ones."""
-    drivers = scene.sight.drivers
-    if owner := drivers.get(scene.labels.get(nodekeys.DRIVER_OWNER, "")):
+    sight = scene.sight
+    if owner := sight.drivers.get(scene.labels.get(nodekeys.DRIVER_OWNER, "")):
         return [owner]
-    defaults = [one for one in drivers.values() if one.spec.get("default") is True]
-    selecting = [
-        one
-        for one in drivers.values()
-        if one not in defaults and (one.spec.get("nodeSelector") or {}).items() <= scene.labels.items()
-    ]
-    return selecting or defaults
+    return [sight.drivers[name] for name in sight.claimants.of(scene.labels)]
 
 
 # as the plan tells of what the API server rejects (plan/rejected.py), and as NVIDIA's operator does
@@ -160,7 +153,9 @@ def _own(pools: Sequence[Pool], scene: Scene) -> Pool | None:
     """The node's own pool among some."""
     info = scene.node.status.node_info
     kernel = scene.labels.get(nodekeys.KERNEL) or info.kernel_version
-    wanted = (_system(scene), info.architecture)
+    # the minor version of what images drop it for is not the pool's
+    system = system_of(scene.labels)
+    wanted = (system.tag if system else "", info.architecture)
     of_its_kind = (one for one in pools if (one.get("os"), one.get("arch", "")) == wanted)
     # a driver that is compiled on the node is there for all kernels
     return next((one for one in of_its_kind if one.get("kernel", "") in ("", kernel)), None)
@@ -176,12 +171,3 @@ def _rejected(said: Complaint, scene: Scene, component: str) -> Iterator[str]:
             found["part"] in parts or node in found["objects"].split(" and ")
         ):
             yield one
-
-
-def _system(scene: Scene) -> str:
-    """The node's system as the tags of images name it; '' where Node Feature Discovery does not say."""
-    labels = scene.labels
-    try:
-        return OsId(id=labels.get(nodekeys.OS_ID, ""), version=labels.get(nodekeys.OS_VERSION, "")).tag
-    except InputError:
-        return ""

@@ -11,6 +11,7 @@ from typing import Any
 from driverforge_core import nodekeys
 from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.ports import Kind, Log
+from driverforge_operator.state.claims import Claimants
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER, CustomResource, by_age
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 
@@ -76,6 +77,15 @@ class Sight:
             *(("ClusterPolicy", one) for one in self.policies.values()),
             *(("NVIDIADriver", one) for one in self.drivers.values()),
         ]
+
+    @cached_property
+    def claimants(self) -> Claimants:
+        """The NVIDIADrivers by what they select, valid or not: what is wrong with one is for its nodes."""
+        specs = {name: one.spec for name, one in self.drivers.items()}
+        defaults = {name for name, spec in specs.items() if spec.get("default") is True}
+        return Claimants(
+            {name: specs[name].get("nodeSelector") or {} for name in specs.keys() - defaults}, defaults
+        )
 
     @property
     def find_operator(self) -> str:

@@ -10,7 +10,7 @@ from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec, contradictions
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.crd.read import Problem, read_spec
-from driverforge_operator.plan.claims import Claims, Selectors
+from driverforge_operator.state.claims import Claimants, Claims
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.validators import wants_ready_taint
 
@@ -62,17 +62,16 @@ class Intent:
         return {one.name: one for one in self.drivers}
 
     @cached_property
-    def _selectors(self) -> Selectors:
-        specs = ((one.name, one.spec) for one in self.drivers if one.spec is not None)
-        return Selectors({name: spec.node_selector or {} for name, spec in specs if not spec.default})
-
-    @cached_property
-    def _defaults(self) -> Claims:
-        return Claims(one.name for one in self.drivers if one.spec is not None and one.spec.default)
+    def _claimants(self) -> Claimants:
+        specs = {one.name: one.spec for one in self.drivers if one.spec is not None}
+        return Claimants(
+            {name: spec.node_selector or {} for name, spec in specs.items() if not spec.default},
+            defaults=(name for name, spec in specs.items() if spec.default),
+        )
 
     def claims(self, labels: Mapping[str, str]) -> Claims:
         """The NVIDIADrivers that select a node by its labels; the default ones where there is none."""
-        return self._selectors.matching(labels) or self._defaults
+        return self._claimants.of(labels)
 
     @property
     def ready_taint(self) -> bool:

@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_core import nodekeys
-from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId
-from driverforge_operator.plan.claims import NOBODY, Claims
 from driverforge_operator.plan.intent import Intent
-from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.claims import NOBODY, Claims
+from driverforge_operator.state.nodes import Node, system_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ Census = Mapping[Placement, Collection[str]]
 def place(node: Node, intent: Intent) -> Placement:
     if not node.gpu:
         return Placement(gpu=False, labelled=any(key.startswith(nodekeys.FEATURE) for key in node.labels))
-    found = _os(node)
+    found = system_of(node.labels)
     return replace(
         _driver_of(node, intent),
         runtime=_RUNTIMES.get(node.runtime, node.runtime),
@@ -104,7 +103,7 @@ def _by_policy(node: Node, intent: Intent) -> Placement:
 
 
 def _pool(node: Node, driver: str, *, precompiled: bool) -> tuple[PoolKey | None, str]:
-    found = _os(node)
+    found = system_of(node.labels)
     if found is None:
         name, version = node.labels.get(nodekeys.OS_ID, ""), node.labels.get(nodekeys.OS_VERSION, "")
         told = "the labels of Node Feature Discovery name no system and version"
@@ -117,10 +116,3 @@ def _pool(node: Node, driver: str, *, precompiled: bool) -> tuple[PoolKey | None
         arch=node.arch,
         rhcos="" if precompiled else node.labels.get(nodekeys.OSTREE_VERSION, ""),
     ), ""
-
-
-def _os(node: Node) -> OsId | None:
-    try:
-        return OsId(id=node.labels.get(nodekeys.OS_ID, ""), version=node.labels.get(nodekeys.OS_VERSION, ""))
-    except InputError:
-        return None

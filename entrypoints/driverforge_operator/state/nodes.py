@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_core import nodekeys
+from driverforge_core.errors import InputError
+from driverforge_core.osid import OsId
 from driverforge_operator.state.kinds import NodeDocument
 
 # a node carries about fifty more labels, of its CPU above all
@@ -74,6 +76,14 @@ class Node:
     def gpu(self) -> bool:
         """Whether Node Feature Discovery saw a device of NVIDIA's."""
         return any(self.labels.get(key) == "true" for key in nodekeys.GPU_FEATURES)
+
+
+def system_of(labels: Mapping[str, str]) -> OsId | None:
+    """A node's system by its labels; None where Node Feature Discovery names none."""
+    try:
+        return OsId(id=labels.get(nodekeys.OS_ID, ""), version=labels.get(nodekeys.OS_VERSION, ""))
+    except InputError:
+        return None
 
 
 def _shared(values: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,9 +1,9 @@
-"""Which NVIDIADrivers select a node, found without asking each of thousands."""
+"""Which NVIDIADrivers claim a node, found without asking each of thousands."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 
@@ -22,10 +22,14 @@ NOBODY = Claims()
 Pair = tuple[str, str]
 
 
-class Selectors:
-    """Selectors of labels by their names. What a lookup costs depends on the node's labels."""
+class Claimants:
+    """Selectors of labels by the names of those that select, and the names of the default ones.
 
-    def __init__(self, selectors: Mapping[str, Mapping[str, str]]) -> None:
+    Those are for nodes that no other selects. What a lookup costs depends on the node's labels.
+    """
+
+    def __init__(self, selectors: Mapping[str, Mapping[str, str]], defaults: Iterable[str] = ()) -> None:
+        self._defaults = Claims(sorted(defaults))
         self._selectors = {name: frozenset(selector.items()) for name, selector in selectors.items()}
         self._pairs = Counter(pair for selector in self._selectors.values() for pair in selector)
         # a pair that many have says little: each is found by its rarest one
@@ -35,12 +39,12 @@ class Selectors:
             self._by_pair[rarest].append(name)
         self._known: dict[frozenset[Pair], Claims] = {}
 
-    def matching(self, labels: Mapping[str, str]) -> Claims:
-        """The names of those that select a node with these labels, sorted."""
+    def of(self, labels: Mapping[str, str]) -> Claims:
+        """The names of those that claim a node with these labels, sorted."""
         has = frozenset(pair for pair in labels.items() if pair in self._pairs)
         found = self._known.get(has)
         if found is None:
             names = (name for pair in (None, *has) for name in self._by_pair.get(pair, ()))
-            found = Claims(sorted(name for name in names if self._selectors[name] <= has))
-            self._known[has] = found
+            selecting = sorted(name for name in names if self._selectors[name] <= has)
+            found = self._known[has] = Claims(selecting) if selecting else self._defaults
         return found
