@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unsupported
-from driverforge_node.driver.build import conftest, precompiled, whole
+from driverforge_node.driver.build import conftest, exported, precompiled, whole
 from driverforge_node.driver.build.headers import KernelHeaders
 from driverforge_node.driver.build.memory import Digests, Memory, Place
 from driverforge_node.driver.build.objects import Objects
@@ -61,6 +61,7 @@ def prepare(
         objects = Objects(host, kept, where, memory) if kept else None
         restored = objects.restore(work) if objects else 0
         compiler = precompiled.stand_in(host, headers.compiler.program, work=work)
+        lister = exported.stand_in(host, work=work)
     except TemporaryFailure:
         # a stop signal
         raise
@@ -73,7 +74,7 @@ def prepare(
         from_earlier_builds=outcome.remembered,
         objects_from_earlier_builds=restored,
     )
-    arguments = (*conftest.NOTHING_LEFT, f"CC={compiler}")
+    arguments = (*conftest.NOTHING_LEFT, f"CC={compiler}", f"NM={lister}")
     return Prepared(arguments=arguments, headers=outcome.headers, memory=memory, objects=objects)
 
 
