@@ -80,9 +80,18 @@ def plainly_made(kernel: Kernel) -> dict[str, str]:
     return kept
 
 
+def nm_runs(folder: Path, environment: pytest.MonkeyPatch) -> Path:
+    """A file that gets a line for each start of nm."""
+    folder.mkdir()
+    (folder / "nm").write_text(f'#!/bin/sh\necho "$@" >>{folder}/runs\nexec {shutil.which("nm")} "$@"\n')
+    (folder / "nm").chmod(0o755)
+    environment.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder / "runs"
+
+
 @pytest.mark.full(reason="compiles NVIDIA's own open modules twice: three to six minutes")
 def test_every_object_and_module_is_the_plain_builds(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:
         found = [kernels.headers(package) for package in kernels.candidates("6.1")]
@@ -93,9 +102,13 @@ def test_every_object_and_module_is_the_plain_builds(
     if kernel is None:
         pytest.skip(f"no kernel whose compiler is here and that {BRANCH} compiles for")
     caplog.set_level("INFO")
-    ours = made(kernel, tmp_path, plain=False)
+    with monkeypatch.context() as watched:
+        listed = nm_runs(tmp_path / "watched", watched)
+        ours = made(kernel, tmp_path, plain=False)
     assert "plain way" not in caplog.text
     # precompiled headers were used, not merely offered
     assert list((tmp_path / "work").rglob("*.h.gch"))
     assert len(ours) > FEWEST
+    # nvidia.ko exports symbols; most objects have none
+    assert 0 < len(listed.read_text().splitlines()) < len(ours) / 4
     assert ours == plainly_made(kernel)
