@@ -13,7 +13,7 @@ from support.process import missing, run
 pytestmark = pytest.mark.skipif(bool(missing("gcc", "nm", "grep")), reason="needs gcc and binutils")
 
 PLAIN = "int one(int a) { return a + 1; }\n"
-# how kernels mark an exported symbol: a symbol in a section of its own, up to 6.3; a name for modpost, after
+# how kernels mark an exported symbol: a symbol in a section of its own, up to 6.4; a name for modpost, after
 EXPORTED = {
     "6.1": """
 int one(int a) { return a + 1; }

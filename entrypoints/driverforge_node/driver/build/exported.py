@@ -10,7 +10,7 @@ from driverforge_node.driver.build.probes import PREFIX
 from driverforge_node.ports import Host
 
 NM = f"{PREFIX}nm"
-# What Kbuild looks for, up to 6.3 and from 6.4 on; such a symbol has its whole name in the object. grep that
+# What Kbuild looks for, up to 6.4 and from 6.5 on; such a symbol has its whole name in the object. grep that
 # fails (2) says nothing: then nm is asked, and says why.
 _SCRIPT = """#!/bin/sh
 if [ $# = 1 ]; then
