@@ -15,7 +15,8 @@ RELEASE_HEADER = "include/generated/utsrelease.h"
 NAME = "@KERNEL@"
 _DEFINITION = '#define UTS_RELEASE "{}"'
 _RELEASE = re.compile(rb'^#define UTS_RELEASE "([!#-~]+)"$', re.MULTILINE)
-# the macro, and what could put its name together: `##` and its digraph, or its first half as a word
+# the macro, and what could put its name together: `##` and its digraph, or its first half as a word;
+# each of them has one of two words, for which Python looks several times faster
 _USES_RELEASE = re.compile(rb"\bUTS_RELEASE\b|\bUTS_(?!\w)|\bUTS\w*\s*(?:##|%:%:)|(?:##|%:%:)\s*\w*RELEASE\b")
 
 
@@ -27,7 +28,7 @@ def release_in(header: bytes) -> str:
 
 def uses_release(text: bytes) -> bool:
     """Whether a text may depend on what utsrelease.h defines."""
-    return _USES_RELEASE.search(text) is not None
+    return (b"UTS" in text or b"RELEASE" in text) and _USES_RELEASE.search(text) is not None
 
 
 def compared(path: str, data: bytes, *, release: str) -> bytes:
