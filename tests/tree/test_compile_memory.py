@@ -86,6 +86,9 @@ def test_the_release_below_the_answers_of_conftest_is_no_difference(bench: Bench
         ("#define PASTED(word) UTS_ ## word\n", False),
         ("#define PASTED(word) word ## _RELEASE\n", False),
         ("#define PASTED(word) UTS##word\n", False),
+        ("#define PASTED(word) UTS%:%:word\n", False),
+        ("#define PASTED(word) word %:%: RELEASE\n", False),
+        ("#define PASTED(word) MY_UTS ## word ## RELEASED\n", True),
         ("char name[] = PASTED(UTS_, RELEASE);\n", False),
     ],
 )

@@ -15,9 +15,13 @@ RELEASE_HEADER = "include/generated/utsrelease.h"
 NAME = "@KERNEL@"
 _DEFINITION = '#define UTS_RELEASE "{}"'
 _RELEASE = re.compile(rb'^#define UTS_RELEASE "([!#-~]+)"$', re.MULTILINE)
-# the macro, and what could put its name together: `##` and its digraph, or its first half as a word;
-# each of them has one of two words, for which Python looks several times faster
-_USES_RELEASE = re.compile(rb"\bUTS_RELEASE\b|\bUTS_(?!\w)|\bUTS\w*\s*(?:##|%:%:)|(?:##|%:%:)\s*\w*RELEASE\b")
+# The macro, and what could put its name together: `##` and its digraph, or its first half as a word. Each
+# pattern begins with plain letters, which re finds ten times faster than a word's beginning.
+_USES_RELEASE = (
+    re.compile(rb"UTS(?<!\wUTS)(?:_RELEASE\b|_(?!\w)|\w*\s*(?:##|%:%:))"),
+    re.compile(rb"##\s*\w*RELEASE\b"),
+    re.compile(rb"%:%:\s*\w*RELEASE\b"),
+)
 
 
 def release_in(header: bytes) -> str:
@@ -28,7 +32,7 @@ def release_in(header: bytes) -> str:
 
 def uses_release(text: bytes) -> bool:
     """Whether a text may depend on what utsrelease.h defines."""
-    return (b"UTS" in text or b"RELEASE" in text) and _USES_RELEASE.search(text) is not None
+    return any(pattern.search(text) for pattern in _USES_RELEASE)
 
 
 def compared(path: str, data: bytes, *, release: str) -> bytes:
