@@ -13,8 +13,7 @@ from enum import Enum
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from driverforge_build.sharedfile import replace_text
-from driverforge_core.errors import StorageFailed
+from driverforge_build.sharedfile import make_folder_of, replace_text
 
 # what XML 1.0 cannot have in any form, not even as references ("Char" of its grammar): a kernel's log or a
 # program's output may have it
@@ -67,12 +66,7 @@ class Suite:
 
 def write_junit(path: Path, title: str, suites: Iterable[Suite]) -> None:
     """Write a report, and its folder where there is none. Raises StorageFailed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageFailed(
-            f"cannot write {path}: {error.strerror}", resolution="choose another file with --junit"
-        ) from error
+    make_folder_of(path, option="--junit")
     replace_text(path, junit_text(title, suites), option="--junit")
 
 

@@ -30,6 +30,16 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
+def make_folder_of(path: Path, *, option: str) -> None:
+    """The folder of a file that a run writes at its end, made before the work. Raises StorageFailed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot write {path}: {error.strerror}", resolution=f"choose another file with {option}"
+        ) from error
+
+
 def read_json(text: str | bytes) -> Any:
     """What a text says. Raises ValueError, also for a name that stands twice in one object.
 

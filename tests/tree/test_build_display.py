@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -133,3 +135,25 @@ def test_a_pause_is_told_on_a_terminal_too() -> None:
     subprocess.run([sys.executable, "-c", HOSTILE], env=ENVIRONMENT, stderr=theirs, check=True)
     os.close(theirs)
     assert "answers 503; again in 60.0 s" in drained(ours)
+
+
+def test_lines_of_downloads_side_by_side_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Slow:
+        """Gives other threads their turn between two writes."""
+
+        def write(self, text: str) -> None:
+            written.append(text)
+            time.sleep(0.001)
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setattr(sys, "stderr", Slow())
+    lines = Lines(as_json=True)
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(40):
+            pool.submit(lines.waiting, f"mirror {number}", 1.0)
+    told = [json.loads(line) for line in "".join(written).splitlines()]
+    assert len(told) == 40

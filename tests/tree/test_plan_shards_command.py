@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from driverforge_build.cli import run
+from driverforge_build.commands import adapters
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.plan.times import BuildTime, merge_times, read_times
 from driverforge_core.errors import InputError
+from support.fakes.fakeengine import FakeEngine
 from support.jsonschemas import check_document
 from support.samples.locks import kernel, sample_driver, target
 from support.samples.sampledebian import MATRIX, write_matrix
@@ -130,6 +132,46 @@ def test_measured_times_move_cells(lock: Path, capsys: pytest.CaptureFixture[str
     merge_times(Path("times/b.json"), {slow: took(40000, "2026-11-23T10:00:00Z")})
     said(capsys, "plan", *SELECT, "--shards", "s", "--max-jobs", "4", "--times", "times")
     assert listed(Path("s/1.txt")) == [slow]
+
+
+def fake_engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine()
+    monkeypatch.setattr(adapters, "engines", lambda *_, **__: (engine,))
+    return engine
+
+
+BUILD = ("build", "--select", "debian12-amd64-535*-jit", "--cache-dir", "cache", "--json")
+
+
+def test_the_times_of_a_build_get_their_folder(
+    lock: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fake_engine(monkeypatch)
+    document = json.loads(said(capsys, *BUILD, "--times", "times/0.json"))
+    check_document("times", json.loads(Path("times/0.json").read_text()))
+    assert list(read_times([Path("times")]).cells) == [cell["cell"] for cell in document["cells"]]
+    assert len(engine.built) == 1
+
+
+def test_damaged_times_are_told_before_anything_is_built(
+    lock: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fake_engine(monkeypatch)
+    Path("times.json").write_text("{")
+    assert "no file of build times" in said(capsys, *BUILD, "--times", "times.json", status=65)
+    assert engine.built == []
+
+
+def test_times_that_cannot_be_merged_leave_the_reports(
+    lock: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_engine(monkeypatch)
+    Path("times.json").mkdir()
+    assert run([*BUILD, "--times", "times.json", "--junit", "junit.xml"]) == 65
+    told = capsys.readouterr()
+    check_document("build", json.loads(told.out))
+    assert "times.json cannot be read" in told.err
+    assert Path("junit.xml").exists()
 
 
 def took(seconds: float, date: str = "2026-11-22T10:00:00Z") -> BuildTime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
+from driverforge_build.app import retry
+from driverforge_build.app.build import BuildRequest, build
 from driverforge_build.app.retry import PAUSES_S, Attempts
 from driverforge_build.app.runner import (
     CellReport,
@@ -285,3 +288,20 @@ def test_pauses_get_longer_and_the_last_one_is_for_all_further_attempts() -> Non
     assert [one.reason for one in attempts.failed] == [BUSY.brief] * 6
     # the clock counts from when the machine was started
     assert all(one.seconds < 60 for one in attempts.failed)
+
+
+def test_retries_and_the_layer_cache_reach_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "PAUSES_S", (0.0,))
+    cache = f"{HOST}/cache"
+    request = BuildRequest(
+        folder=tmp_path, retries=1, cache_from=(f"{cache}/read",), cache_to=f"{cache}/written"
+    )
+    moody = engine(build_errors=[BUSY])
+    (report,) = build(request, (JIT,), {}, [moody], lambda _: nullcontext(lambda *_: None))
+    assert report.result is Result.BUILT
+    assert [attempt.reason for attempt in report.attempts] == [BUSY.brief]
+    text = (tmp_path / "generated/docker-bake.json").read_text()
+    assert f"ref={cache}/read" in text
+    assert f"ref={cache}/written" in text

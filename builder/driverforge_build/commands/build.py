@@ -13,8 +13,9 @@ import click
 
 from driverforge_build.advice import Selection
 from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import say, write_lines
+from driverforge_build.commands.output import report, say, write_lines
 from driverforge_build.commands.signing import SigningWords, attest_options, origin_options, signing_options
+from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
@@ -159,7 +160,8 @@ def command(
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.runner import build_times
     from driverforge_build.commands.progress import shown_builds
-    from driverforge_build.plan.times import merge_times
+    from driverforge_build.plan.times import merge_times, read_times
+    from driverforge_build.sharedfile import make_folder_of
 
     docker = engine_name == "docker"
     _refuse(
@@ -204,6 +206,9 @@ def command(
                 as_json=as_json,
                 attest=replace(attest, revision=request.vcs_ref) if attest else None,
             )
+        if times_path:
+            make_folder_of(times_path, option="--times")
+            read_times([times_path])
         done = run(
             prepared,
             replace(request, subscriptions=opened),
@@ -213,9 +218,6 @@ def command(
             by_builders=bool(publisher and builders),
             tell=partial(say, err=True),
         )
-        if times_path:
-            compiled = {cell.key: cell.compiled for cell in prepared.plan.to_build()}
-            merge_times(times_path, build_times(done.reports, compiled))
     unwanted = failing(prepared, selection.select, fail_on)
     cells = list(outcomes.build_cells(prepared, done.contexts, done.reports)) if as_json or reports else []
     if reports:
@@ -232,6 +234,13 @@ def command(
         _print_reports(prepared, done.reports)
         if signing.unsigned_to:
             say(f"to sign: what the lists in {signing.unsigned_to} name; then --signatures with that folder")
+    if times_path and not plan_only:
+        compiled = {cell.key: cell.compiled for cell in prepared.plan.to_build()}
+        try:
+            merge_times(times_path, build_times(done.reports, compiled))
+        except DriverforgeError as error:
+            # the document that says what was built is written
+            return report(error, as_json=False)
     return exit_status(prepared.plan, done.reports, unwanted)
 
 
@@ -272,23 +281,23 @@ def _size(image: BuiltImage) -> str:
 
 
 def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
-    for report in reports:
-        say(f"{report.cell}  {report.result.value}  {_facts(report)}")
-        places = report.pushed.lines() if report.pushed else (report.reference,) if report.image else ()
+    for told in reports:
+        say(f"{told.cell}  {told.result.value}  {_facts(told)}")
+        places = told.pushed.lines() if told.pushed else (told.reference,) if told.image else ()
         for line in places:
             say(f"  {line}")
-        if report.error:
-            say(report.error.render(), err=True)
+        if told.error:
+            say(told.error.render(), err=True)
     for row in prepared.unbuildable:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")
 
 
-def _facts(report: CellReport) -> str:
-    image, tried = report.image, len(report.attempts)
+def _facts(told: CellReport) -> str:
+    image, tried = told.image, len(told.attempts)
     facts = [
-        *([f"{report.seconds:.0f} s"] if report.log else []),
+        *([f"{told.seconds:.0f} s"] if told.log else []),
         *([_size(image)] if image else []),
         *([f"after {tried} failed {'attempt' if tried == 1 else 'attempts'}"] if tried else []),
-        *([f"log: {report.log}"] if report.error and report.log else []),
+        *([f"log: {told.log}"] if told.error and told.log else []),
     ]
     return "  ".join(facts)

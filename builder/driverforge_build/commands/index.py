@@ -12,8 +12,10 @@ import click
 
 from driverforge_build.advice import Selection
 from driverforge_build.commands import adapters, inputs, options
+from driverforge_build.commands.output import report as tell_failure
 from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
+from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
     from driverforge_build.app.index import JoinReport
@@ -73,26 +75,36 @@ def command(
     """
     from driverforge_build.app.index import covered_images, join_all, listed_or_attested
     from driverforge_build.app.prepare import exit_status, failing, prepare
-    from driverforge_build.report.covered import merge_covered
+    from driverforge_build.report.covered import merge_covered, read_covered
+    from driverforge_build.sharedfile import make_folder_of
 
     if attested and covered is None:
         raise click.UsageError("--attested needs --covered: it is told in that file")
+    if covered:
+        make_folder_of(covered, option="--covered")
+        read_covered(covered)
     prepared = prepare(selection)
     publisher = adapters.publisher(registry, adapters.engine(), prepared, as_json=as_json)
     reports = join_all(prepared.contexts(), publisher)
     unwanted = failing(prepared, selection.select)
     for row in unwanted:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
+    now = None
     if covered:
         passed = listed_or_attested(
             frozenset(tested), publisher.client if attested else None, adapters.verifier(verifier)
         )
         now = covered_images(reports, publisher, passed)
-        merge_covered(covered, now.images, failed=now.failed)
     if as_json:
         say(json.dumps(_document(reports), indent=1))
     else:
         _print(reports)
+    if covered and now:
+        try:
+            merge_covered(covered, now.images, failed=now.failed)
+        except DriverforgeError as error:
+            # the document that says which aliases moved is written
+            return tell_failure(error, as_json=False)
     failed = {report.error.exit_code for report in reports if report.error}
     if failed:
         return failed.pop() if failed in ({75}, {77}) else 1

@@ -33,6 +33,8 @@ class Lines:
     def __init__(self, *, as_json: bool, now: Callable[[], float] = time.monotonic) -> None:
         self._as_json = as_json
         self._now = now
+        # downloads run side by side, and a line goes out in two writes
+        self._lock = threading.Lock()
 
     @contextmanager
     def download(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
@@ -57,7 +59,8 @@ class Lines:
         self._tell(f"download {name} {sizes} MB", event="download", name=name, bytes=done, total=total)
 
     def _tell(self, text: str, **event: object) -> None:
-        say(json.dumps(event) if self._as_json else text, err=True)
+        with self._lock:
+            say(json.dumps(event) if self._as_json else text, err=True)
 
 
 class Bars:

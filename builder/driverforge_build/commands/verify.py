@@ -89,7 +89,7 @@ def command(
 ) -> int:
     """Boot the kernel of each cell under QEMU and insert every module of its built image.
 
-    A kernel with KVM takes seconds; without it QEMU emulates, which takes a minute. There is no GPU:
+    A kernel takes a second or two with KVM; without it QEMU emulates, which takes some five. There is no GPU:
     nvidia.ko has to say so and leave, and whatever else a kernel can object to is a failure: a module of
     another kernel, an unknown symbol, a signature that does not fit. docs/verify.md says what a pass is.
 
