@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from driverforge_build import packed
 from driverforge_build.discover.apt.kernel_debs import find_kernels
 from driverforge_build.discover.apt.stanzas import new_index
 from driverforge_build.discover.apt.suite import Location, read_packages, read_suite
@@ -64,6 +68,23 @@ def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
     locked = suite.locked("amd64", fetcher(tmp_path / "cache"))
     assert locked.date == "2026-11-20T12:00:00Z"
     assert list(locked.indexes) == ["main/binary-amd64/Packages.xz"]
+
+
+def zstd_compressed(data: bytes) -> bytes:
+    return bytes(packed.zstd.compress(data))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstd_compressed), ("", bytes)],
+)
+def test_an_index_may_be_packed_in_one_way_alone(
+    archive: Archive, tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    replace(archive, packing={f"Packages{suffix}": pack}).publish("bookworm", {"main": DEBS})
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
+    read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue := new_index())
+    assert [package.version for package in catalogue.versions("b")] == ["2"]
 
 
 @pytest.mark.parametrize(("fields", "preference"), [({}, 500), ({"NotAutomatic": "yes"}, 100)])

@@ -170,6 +170,10 @@ class Archive:
 
     folder: Path
     key: SigningKey
+    # {name of an index: what packs it}
+    packing: Mapping[str, Callable[[bytes], bytes]] = field(
+        default_factory=lambda: {"Packages": bytes, "Packages.xz": lzma.compress}
+    )
 
     @property
     def url(self) -> str:
@@ -251,7 +255,8 @@ class Archive:
         self, dist: Path, folder: str, data: bytes, *, by_hash: bool
     ) -> dict[str, tuple[str, int]]:
         found = {}
-        for name, content in (("Packages", data), ("Packages.xz", lzma.compress(data))):
+        for name, pack in self.packing.items():
+            content = pack(data)
             sha256 = hashlib.sha256(content).hexdigest()
             found[f"{folder}/{name}"] = (sha256, len(content))
             for path in (

@@ -47,13 +47,13 @@ class ReleaseFile:
     indexes: Mapping[str, Digest]
 
     def index(self, component: str, arch: str) -> tuple[str, Digest] | None:
-        """Path and digest of a component's Packages file, the best compression first.
+        """Path and digest of a component's Packages file: xz, which nearly all have, gz, then the others.
 
         None where the suite has none. The security archive names its components 'updates/main' and keeps
         their indexes under 'main'. A flat repository has one index, of the component ''.
         """
         for folder in (component, component.removeprefix("updates/")):
-            for suffix in (".xz", ".gz", ""):
+            for suffix in (".xz", ".gz", ".zst", ".bz2", ""):
                 path = f"{folder}/binary-{arch}/Packages{suffix}" if folder else f"Packages{suffix}"
                 if (digest := self.indexes.get(path)) is not None:
                     return path, digest
