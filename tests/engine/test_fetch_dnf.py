@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def bench(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def install(bench: Path, *packages: Rpm) -> None:
+def install(bench: Path, *packages: Rpm, repository: str = "t") -> None:
     home = RpmHome.make(bench / "home")
     tools = MockPath(bench / "bin")
     tools.add(
@@ -57,7 +58,7 @@ def install(bench: Path, *packages: Rpm) -> None:
         path = bench / "repository/Packages" / package.file_name
         digest, size = hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size
         version = f"{package.version}-{package.release}"
-        lines.append(f"{digest} {size} t Packages/{package.file_name} {package.name} {version}\n")
+        lines.append(f"{digest} {size} {repository} Packages/{package.file_name} {package.name} {version}\n")
     (bench / "list").write_text("".join(lines))
     environment = {**tools.environ(home.environ), "DRIVERFORGE_STORE": str(bench / "store")}
     run("sh", bench / "scripts/fetch-pinned", "install", bench / "list", env=environment)
@@ -74,3 +75,20 @@ def test_a_package_that_changed_behind_its_index_is_refused(bench: Path) -> None
     with pytest.raises(CommandFailed) as caught:
         install(bench, KMOD)
     assert "a pinned package could not be downloaded" in "".join(caught.value.details)
+
+
+@pytest.mark.parametrize(("repository", "found"), [("amazonlinux", True), ("t", False)])
+def test_of_amazons_repository_the_newest_release_is_asked_where_the_bases_own_has_a_package_not(
+    bench: Path, repository: str, found: bool
+) -> None:
+    """The lock reads `latest`; an image of Amazon Linux asks for what there was when it was made."""
+    for release in ("9", "latest"):
+        (bench / release).mkdir()
+    (bench / "latest/Packages").symlink_to(bench / "repository/Packages")
+    for release in ("9", "latest"):
+        index(bench / release)
+    text = f"[{repository}]\nname=a\nbaseurl={bench.as_uri()}/$releasever\nenabled=1\ngpgcheck=0\n"
+    (bench / "repos.d/t.repo").write_text(text)
+    with nullcontext() if found else pytest.raises(CommandFailed):
+        install(bench, KMOD, PLUGINS, repository=repository)
+    assert (bench / "root/usr/sbin/depmod").exists() is found
