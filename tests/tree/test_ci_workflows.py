@@ -20,11 +20,13 @@ import pytest
 import yaml
 
 from driverforge_build.cli import cli
+from driverforge_build.documents.pipelines import CoveredImage
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import jit_cells, load_matrix
 from driverforge_build.plan.shards import GITLAB_JOBS, deal
 from driverforge_build.plan.times import BuildTime, Times, merge_times, read_times
+from driverforge_build.report.covered import merge_covered
 from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
 from support import process
 from support.fakes.gitserver import git_server
@@ -732,3 +734,30 @@ printf '{"messageSignature": {"signature": "%s"}}' "$(base64)" >"$bundle"
     script.write_text(block("attest.md", "cosign sign-blob"))
     done = process.run("sh", str(script), stdin="what is signed", env=commands_here.environ())
     assert done.stdout == f"{base64.b64encode(b'what is signed').decode()}\n"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "os", "ended"),
+    [("6.1.0-50-amd64", "debian12", 0), ("6.1.0-51-amd64", "debian12", 1), ("6.1.0-50-amd64", "rocky9", 1)],
+)
+def test_an_update_to_a_kernel_without_an_image_waits(
+    commands_here: MockPath, kernel: str, os: str, ended: int
+) -> None:
+    if gone := process.missing("jq"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    image: CoveredImage = {
+        "os": os,
+        "arch": "amd64",
+        "driver": "535.261.03",
+        "branch": "535",
+        "cell": f"{os}-amd64-535.261.03-6.1.0-50-amd64",
+        "tag": "registry.site/driver:535",
+        "image": "registry.site/driver:535-r1",
+        "digest": "sha256:1",
+        "tested": False,
+    }
+    merge_covered(Path("covered.json"), {"6.1.0-50-amd64": [image]})
+    commands_here.add("curl", "cat covered.json")
+    asked = block("ci/README.md", "NEXT_KERNEL")
+    environment = {**commands_here.environ(), "NEXT_KERNEL": kernel}
+    assert process.run("sh", "-ec", asked, check=False, env=environment).status == ended
