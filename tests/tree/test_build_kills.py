@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import labels
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
+from support.fakes.killablebuild import WORKERS
 from support.machines import registry
 from support.process import missing
 from support.samples.locks import kernel, package, sample_driver, target
@@ -51,13 +52,20 @@ class Site:
 
     folder: Path
     registry: str
+    # the builders send what they build to the registry, and no engine keeps it
+    by_builders: bool = False
 
     def run(self, builder: str, *, kill_at: int = 0, shard: str = "") -> int:
         words = [str(self.folder), self.registry, str(kill_at), *([shard] if shard else [])]
         paths = os.pathsep.join(str(ROOT / name) for name in ("builder", "entrypoints", "tests"))
         done = subprocess.run(
             [sys.executable, "-m", "support.fakes.killablebuild", *words],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": paths, "BUILDER": builder},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": paths,
+                "BUILDER": builder,
+                **({"BY_BUILDERS": "1"} if self.by_builders else {}),
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -132,6 +140,18 @@ def test_twenty_kills_at_random_points_lose_nothing_and_build_nothing_twice(site
 
 
 LONG = pytest.mark.full(reason="three minutes, and more of the same")
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=LONG)])
+def test_kills_while_builders_push_lose_nothing(site: Site, kills: int) -> None:
+    """What has its digest and no tag yet when the client dies is built again: nobody would find it."""
+    remote = replace(site, by_builders=True)
+    killed = remote.until_done("one", 1, kills=kills)
+    remote.check_whole()
+    assert killed >= 3 / 4 * kills
+    again = Counter(times - 1 for times in remote.built("one").values())
+    assert again.total() == len(ARCHS) * (KERNELS + 1)
+    assert sum(times * cells for times, cells in again.items()) <= killed * WORKERS
 
 
 @pytest.mark.parametrize(

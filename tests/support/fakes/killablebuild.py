@@ -1,7 +1,8 @@
 """Run `build --push` with a fake engine and a real registry, and kill it at its Nth event.
 
 Call it as `python -m support.fakes.killablebuild FOLDER REGISTRY N [SHARD]`. FOLDER has site.yaml and
-site.lock.json; below FOLDER/NAME (the environment's BUILDER) are this builder's own engine and caches. An
+site.lock.json; below FOLDER/NAME (the environment's BUILDER) are this builder's own engine and caches. With
+BY_BUILDERS in the environment the engine sends what it builds to the registry itself, and keeps none. An
 event is a request to the registry, or a step of the engine. SIGKILL comes before the Nth; 0 means never.
 What was built and pushed is in FOLDER/events, a line each.
 """
@@ -37,6 +38,9 @@ from driverforge_oci.transport import Request, Response, Transport
 
 BUILD_S = 0.02
 """How long a build takes, so that builds of several workers and builders overlap."""
+
+
+WORKERS = 3
 
 
 class KillFuse:
@@ -81,6 +85,10 @@ class FolderEngine:
         time.sleep(BUILD_S)
         self.fuse.burn()
         labels = _labels(job)
+        if job.remote:
+            digest = self._sent(Reference.parse(job.remote).with_tag(""), labels)
+            self._tell("built", job.cell)
+            return digest
         new = self.folder / f".{os.getpid()}-{threading.get_ident()}"
         new.write_text(json.dumps(labels))
         new.rename(self._file(job.reference))
@@ -96,8 +104,12 @@ class FolderEngine:
         return BuiltImage(reference=reference, id="sha256:1", size=1, layers=(layer,), labels=labels)
 
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
-        place = Reference.parse(remote)
         labels = json.loads(self._file(reference).read_text())
+        self._sent(Reference.parse(remote), labels)
+        self._tell("pushed", labels["io.driverforge.cell"])
+
+    def _sent(self, place: Reference, labels: Mapping[str, str]) -> str:
+        """Push an image, under the place's tag or else by its digest, which is returned."""
         arch = labels["io.driverforge.cell"].split("-")[1]
         config = json.dumps({"architecture": arch, "os": "linux", "config": {"Labels": labels}}).encode()
         digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
@@ -109,8 +121,10 @@ class FolderEngine:
             "config": {**descriptor, "size": len(config)},
             "layers": [],
         }
-        self.client.put_manifest(place, json.dumps(manifest).encode(), OCI_MANIFEST)
-        self._tell("pushed", labels["io.driverforge.cell"])
+        data = json.dumps(manifest).encode()
+        name = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.client.put_manifest(place if place.tag else place.with_digest(name), data, OCI_MANIFEST)
+        return name
 
     def pull(self, remote: str, reference: str, platform: str) -> None:
         raise Unavailable("this engine has what it has built")
@@ -157,7 +171,14 @@ def main(words: list[str]) -> int:
     publisher = Publisher(
         registry=registry, engine=engine, client=client, given=given, family_of=prepared.family_of()
     )
-    done = run(prepared, BuildRequest(folder=own, workers=3), [engine], silent, publisher=publisher)
+    done = run(
+        prepared,
+        BuildRequest(folder=own, workers=WORKERS),
+        [engine],
+        silent,
+        publisher=publisher,
+        by_builders="BY_BUILDERS" in os.environ,
+    )
     for report in done.reports:
         if report.error:
             print(report.error.render(), file=sys.stderr)
