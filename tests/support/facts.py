@@ -34,7 +34,19 @@ INFERRED = {
             "-150700.": "-150600.",
             "//public-dl.suse.com": "//updates.suse.com",
         },
-    )
+    ),
+    # SUSE/BCI-dockerfile-generator has its driver container for both, "SL 16.0 same"; its kernels are compiled
+    # by gcc-13 (their /proc/version).
+    "sles16.0": (
+        "sles15.7",
+        {
+            "15.7": "16.0",
+            "15-SP7": "16.0",
+            "6.4.0-150700.": "6.12.0-160000.",
+            '"value": "6.4"': '"value": "6.12"',
+            '"value": "gcc"': '"value": "gcc13"',
+        },
+    ),
 }
 
 # what facts with a key speak of: the last two names on the path to a value of a row
