@@ -35,8 +35,8 @@ INFERRED = {
             "//public-dl.suse.com": "//updates.suse.com",
         },
     ),
-    # SUSE/BCI-dockerfile-generator has its driver container for both, "SL 16.0 same"; its kernels are compiled
-    # by gcc-13 (their /proc/version).
+    # SUSE/BCI-dockerfile-generator has its driver container for both, "SL 16.0 same"; the kernels of 16.0 are
+    # compiled by gcc-13 (their /proc/version).
     "sles16.0": (
         "sles15.7",
         {
