@@ -22,6 +22,8 @@ def _zstd_module() -> Any:
 
 
 zstd = _zstd_module()
+SUFFIXES = (".xz", ".gz", ".zst", ".bz2")
+"""Of the compressions that are read; most repositories have the first."""
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ": ".xz", b"(\xb5/\xfd": ".zst", b"BZh": ".bz2"}
 DAMAGED: tuple[type[Exception], ...] = (
     lzma.LZMAError,
@@ -34,7 +36,7 @@ DAMAGED: tuple[type[Exception], ...] = (
 
 
 def unpacked(stream: IO[bytes], suffix: str) -> IO[bytes]:
-    """The content of a stream; `suffix` ('.xz', '.gz', '.zst', '.bz2' or '') tells its compression."""
+    """The content of a stream; `suffix` (one of SUFFIXES or '') tells its compression."""
     if suffix == ".gz":
         return cast(IO[bytes], gzip.GzipFile(fileobj=stream))
     if suffix == ".xz":

@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from driverforge_build.cli import cli
-from driverforge_build.documents.pipelines import CoveredImage
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import jit_cells, load_matrix
@@ -33,6 +32,7 @@ from support.fakes.gitserver import git_server
 from support.fakes.mockpath import MockPath
 from support.fakes.packageregistry import TOKEN, PackageRegistry, package_registry
 from support.machines.dockerregistry import registry as serve
+from support.samples.coverages import covered_image
 from support.samples.locks import sample_driver, target
 from support.samples.sampledebian import write_matrix
 from support.samples.synthetic import all_cells
@@ -745,17 +745,7 @@ def test_an_update_to_a_kernel_without_an_image_waits(
 ) -> None:
     if gone := process.missing("jq"):
         pytest.skip(f"not installed: {', '.join(gone)}")
-    image: CoveredImage = {
-        "os": os,
-        "arch": "amd64",
-        "driver": "535.261.03",
-        "branch": "535",
-        "cell": f"{os}-amd64-535.261.03-6.1.0-50-amd64",
-        "tag": "registry.site/driver:535",
-        "image": "registry.site/driver:535-r1",
-        "digest": "sha256:1",
-        "tested": False,
-    }
+    image = covered_image(f"{os}-amd64-535.261.03-6.1.0-50-amd64")
     merge_covered(Path("covered.json"), {"6.1.0-50-amd64": [image]})
     commands_here.add("curl", "cat covered.json")
     asked = block("ci/README.md", "NEXT_KERNEL")

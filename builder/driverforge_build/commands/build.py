@@ -13,9 +13,8 @@ import click
 
 from driverforge_build.advice import Selection
 from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import report, say, write_lines
+from driverforge_build.commands.output import after_the_answer, say, write_lines
 from driverforge_build.commands.signing import SigningWords, attest_options, origin_options, signing_options
-from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
@@ -236,11 +235,9 @@ def command(
             say(f"to sign: what the lists in {signing.unsigned_to} name; then --signatures with that folder")
     if times_path and not plan_only:
         compiled = {cell.key: cell.compiled for cell in prepared.plan.to_build()}
-        try:
-            merge_times(times_path, build_times(done.reports, compiled))
-        except DriverforgeError as error:
-            # the document that says what was built is written
-            return report(error, as_json=False)
+        merge = partial(merge_times, times_path, build_times(done.reports, compiled))
+        if status := after_the_answer(merge):
+            return status
     return exit_status(prepared.plan, done.reports, unwanted)
 
 
@@ -281,23 +278,23 @@ def _size(image: BuiltImage) -> str:
 
 
 def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
-    for told in reports:
-        say(f"{told.cell}  {told.result.value}  {_facts(told)}")
-        places = told.pushed.lines() if told.pushed else (told.reference,) if told.image else ()
+    for report in reports:
+        say(f"{report.cell}  {report.result.value}  {_facts(report)}")
+        places = report.pushed.lines() if report.pushed else (report.reference,) if report.image else ()
         for line in places:
             say(f"  {line}")
-        if told.error:
-            say(told.error.render(), err=True)
+        if report.error:
+            say(report.error.render(), err=True)
     for row in prepared.unbuildable:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")
 
 
-def _facts(told: CellReport) -> str:
-    image, tried = told.image, len(told.attempts)
+def _facts(report: CellReport) -> str:
+    image, tried = report.image, len(report.attempts)
     facts = [
-        *([f"{told.seconds:.0f} s"] if told.log else []),
+        *([f"{report.seconds:.0f} s"] if report.log else []),
         *([_size(image)] if image else []),
         *([f"after {tried} failed {'attempt' if tried == 1 else 'attempts'}"] if tried else []),
-        *([f"log: {told.log}"] if told.error and told.log else []),
+        *([f"log: {report.log}"] if report.error and report.log else []),
     ]
     return "  ".join(facts)

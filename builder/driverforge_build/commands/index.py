@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,8 @@ import click
 
 from driverforge_build.advice import Selection
 from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import report as tell_failure
-from driverforge_build.commands.output import say
+from driverforge_build.commands.output import after_the_answer, say
 from driverforge_build.commands.signing import verifier_option
-from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
     from driverforge_build.app.index import JoinReport
@@ -89,22 +88,19 @@ def command(
     unwanted = failing(prepared, selection.select)
     for row in unwanted:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
-    now = None
+    merge = None
     if covered:
         passed = listed_or_attested(
             frozenset(tested), publisher.client if attested else None, adapters.verifier(verifier)
         )
         now = covered_images(reports, publisher, passed)
+        merge = partial(merge_covered, covered, now.images, failed=now.failed)
     if as_json:
         say(json.dumps(_document(reports), indent=1))
     else:
         _print(reports)
-    if covered and now:
-        try:
-            merge_covered(covered, now.images, failed=now.failed)
-        except DriverforgeError as error:
-            # the document that says which aliases moved is written
-            return tell_failure(error, as_json=False)
+    if merge and (status := after_the_answer(merge)):
+        return status
     failed = {report.error.exit_code for report in reports if report.error}
     if failed:
         return failed.pop() if failed in ({75}, {77}) else 1

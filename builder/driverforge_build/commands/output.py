@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from driverforge_core.errors import DriverforgeError
@@ -43,3 +43,12 @@ def report(error: DriverforgeError, *, as_json: bool) -> int:
     if as_json:
         say_failure(error.document())
     return error.exit_code
+
+
+def after_the_answer(action: Callable[[], object]) -> int:
+    """Do what comes behind the answer. Returns 0, or the exit status of what failed, told to people alone."""
+    try:
+        action()
+    except DriverforgeError as error:
+        return report(error, as_json=False)
+    return 0

@@ -86,7 +86,7 @@ def _data_of_deb(file: IO[bytes]) -> IO[bytes]:
     while len(head := file.read(60)) == 60:
         name, size = head[:16].decode("ascii", errors="replace").strip().rstrip("/"), int(head[48:58])
         base, suffix = name[: len("data.tar")], name[len("data.tar") :]
-        if base == "data.tar" and suffix in ("", ".xz", ".gz", ".zst", ".bz2"):
+        if base == "data.tar" and suffix in ("", *packed.SUFFIXES):
             return packed.unpacked(file, suffix)
         if size < 0:
             raise ValueError(f"a part of it has {size} bytes")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
+from driverforge_build.packed import SUFFIXES
 from driverforge_core import deb822
 from driverforge_core.errors import InputError
 
@@ -47,13 +48,13 @@ class ReleaseFile:
     indexes: Mapping[str, Digest]
 
     def index(self, component: str, arch: str) -> tuple[str, Digest] | None:
-        """Path and digest of a component's Packages file: xz, which nearly all have, gz, then the others.
+        """Path and digest of a component's Packages file, in the first of the compressions that are read.
 
         None where the suite has none. The security archive names its components 'updates/main' and keeps
         their indexes under 'main'. A flat repository has one index, of the component ''.
         """
         for folder in (component, component.removeprefix("updates/")):
-            for suffix in (".xz", ".gz", ".zst", ".bz2", ""):
+            for suffix in (*SUFFIXES, ""):
                 path = f"{folder}/binary-{arch}/Packages{suffix}" if folder else f"Packages{suffix}"
                 if (digest := self.indexes.get(path)) is not None:
                     return path, digest

@@ -37,6 +37,7 @@ from driverforge_build.lock import sound
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
+from driverforge_build.packed import SUFFIXES
 from driverforge_build.ports import Blob, Downloads, LastRead, Listed, Sum, sha256_sum
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
@@ -66,7 +67,7 @@ class Part:
     @property
     def suffix(self) -> str:
         name = self.path.rpartition("/")[2]
-        return next((end for end in (".gz", ".xz", ".zst", ".bz2") if name.endswith(end)), "")
+        return next((end for end in SUFFIXES if name.endswith(end)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
