@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_core.errors import Unavailable
 from driverforge_core.headertree import HeaderDigests
-from driverforge_oci.reference import Reference
 
 StepListener = Callable[[str], None]
 """Is told what happens now, one line of text."""
@@ -351,20 +350,3 @@ class StatementVerifier(Protocol):
 
     def objection(self, content: bytes, signature: bytes) -> str:
         """Why a signature is not accepted, '' where it is. Raises Unavailable, CommandFailed."""
-
-
-class ImageCopier(Protocol):
-    """A program that copies images from registry to registry in our place."""
-
-    @property
-    def name(self) -> str: ...
-
-    def check(self) -> str:
-        """Its name and version; raises Unavailable with what to install."""
-
-    def copy(self, source: Reference, place: Reference) -> None:
-        """Bring what has the digest of `source`, an index with all that it names, to `place`, unchanged.
-
-        Whether it did is for the caller to see. Raises CommandFailed, NotPermitted, Unavailable, and
-        TemporaryFailure where the same may work later.
-        """

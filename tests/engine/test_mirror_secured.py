@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,13 +17,12 @@ import pytest
 from driverforge_oci.client import OCI_INDEX, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach
-from support.fakes import tunnel
 from support.machines import registry
 from support.process import missing
 from support.samples.mirrorsite import Site, lock_of, put_large, scratch, some
 from support.samples.vendorregistry import client, put_image
 from support.skipping import provided
-from support.upstream.registries import DISTRIBUTION, REGCTL, program
+from support.upstream.registries import DISTRIBUTION, program
 
 USERS = {"mirror": "of a bench"}
 LARGE = some("large", 128 << 20)
@@ -141,60 +138,3 @@ def test_a_registry_that_wants_a_login_or_is_not_known_says_so(
     monkeypatch.delenv("SSL_CERT_FILE")
     assert site.copy(*to) == 1
     assert "a certificate that this machine does not trust" in capsys.readouterr().err
-
-
-@pytest.fixture(params=["skopeo", "regctl"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Go's own resolver knows no 127.1: the site has a proxy."""
-    if request.param == "regctl":
-        found = provided(lambda: program(REGCTL))
-        monkeypatch.setenv("PATH", str(found.parent), prepend=os.pathsep)
-    elif gone := missing("skopeo"):
-        pytest.skip(f"not installed: {', '.join(gone)}")
-    with tunnel.serve() as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
-        yield request.param
-
-
-def test_a_program_of_others_copies_all_with_what_is_attached(
-    site: Site, engine: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--to", f"{site.mirror}/kse", "--engine", engine, "--json"]
-    assert site.copy(*words) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {(one["state"], one["engine"]) for one in document["images"]} == {("copied", engine)}
-    assert site.held("kse") == 0
-    capsys.readouterr()
-    assert site.copy(*words) == 0
-    assert {one["state"] for one in json.loads(capsys.readouterr().out)["images"]} == {"held"}
-
-
-def test_a_program_of_others_brings_again_what_the_mirror_has_lost(site: Site, engine: str) -> None:
-    if (site.home / "config.json").exists():
-        pytest.skip("it is closed")
-    words = ["--to", f"{site.mirror}/kse", "--engine", engine]
-    assert site.copy(*words) == 0
-    place = Reference.parse(f"{site.mirror}/kse/nvidia/driver:1")
-    child = client().get_manifest(place).children[0].digest
-    for kind, digest in (("manifests", child), ("blobs", digest_of(LARGE))):
-        lost = f"http://{site.mirror}/v2/{place.repository}/{kind}/{digest}"
-        with urllib.request.urlopen(urllib.request.Request(lost, method="DELETE")) as answer:
-            assert answer.status == 202
-    assert site.copy(*words) == 0
-    assert site.held("kse") == 1
-    assert site.copy(*words, "--deep") == 0
-    assert site.held("kse") == 0
-
-
-def test_a_login_that_a_program_of_others_lacks_is_named(
-    site: Site, engine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if not (site.home / "config.json").exists():
-        pytest.skip("it is open")
-    path = site.home / "config.json"
-    auths = json.loads(path.read_text())["auths"]
-    path.write_text(json.dumps({"auths": {site.mirror: auths[site.mirror]}}))
-    assert site.copy("--to", f"{site.mirror}/kse", "--engine", engine) == 1
-    told = capsys.readouterr().err
-    assert f"docker login {site.vendor}" in told
-    assert USERS["mirror"] not in told

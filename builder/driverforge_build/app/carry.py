@@ -25,13 +25,12 @@ from driverforge_build.mirror.files import FilesAnd
 from driverforge_build.mirror.layout import LaidOut, configurations, lay_out
 from driverforge_build.mirror.loads import Load, loads
 from driverforge_build.mirror.nodes import read_nodes
-from driverforge_build.mirror.program import ProgramCopier, beyond
 from driverforge_build.mirror.registries import BegunUploads, RegistrySink, RegistrySource
 from driverforge_build.mirror.target import Target
 from driverforge_build.mirror.tide import Tide
 from driverforge_build.mirror.trust import check_volumes, reading, signature_of, signed
 from driverforge_build.mirror.volumes import Volumes
-from driverforge_build.ports import Downloads, ImageCopier, StatementSigner, StatementVerifier
+from driverforge_build.ports import Downloads, StatementSigner, StatementVerifier
 from driverforge_build.sharedfile import replace_text
 from driverforge_core.errors import InputError
 from driverforge_oci.client import RegistryClient
@@ -69,28 +68,15 @@ def copy_between(
     registries: Mapping[str, str],
     begun: Path,
     deep: bool = False,
-    program: ImageCopier | None = None,
 ) -> MirrorCopyDocument:
     """From the registries that have the images to a mirror. `begun` is a file of uploads under way.
 
-    With `deep` an image whose tag is there is asked for its parts too. `program` copies in our place, but for
-    what `beyond_programs` names.
+    With `deep` an image whose tag is there is asked for its parts too.
     """
     images = loads(lock, _places(lock, target), registries)
     into = RegistrySink(client=sink, begun=BegunUploads(begun), deep=deep)
-    ours = [one for one in images if program is None or beyond(one)]
     with closing(into.begun):
-        results = {one.load.image: one for one in carrying.copy(carrying.source(source), into, ours)}
-        if program is not None:
-            copier = ProgramCopier(program=program, sink=into, listener=carrying.listener)
-            theirs = [one for one in images if one.image not in results]
-            results |= {one.load.image: one for one in copier.run(theirs, results)}
-    return _document([results[one.image] for one in images])
-
-
-def beyond_programs(lock: MirrorLockDocument) -> dict[str, str]:
-    """What no program from registry to registry can copy, so that we do: why, image by image."""
-    return {one.image: why for one in loads(lock, _named(lock), {}) if (why := beyond(one))}
+        return _document(carrying.copy(carrying.source(source), into, images))
 
 
 def save(
@@ -276,7 +262,6 @@ def _image(result: Copied) -> CopiedImage:
         "place": str(result.load.place),
         "digest": result.load.digest,
         "state": result.state,
-        "engine": result.engine or "driverforge",
         "sent": result.sent,
         "error": result.error.document() if result.error else None,
     }

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         ClientCertificate,
         Engine,
         Guests,
-        ImageCopier,
         StatementSigner,
         StatementVerifier,
     )
@@ -163,18 +162,6 @@ def sides(tide: Tide, told: Told) -> Callable[[Sequence[str]], RegistryClient]:
         return copying_client(heard, at_once=2 * tide.highest, plain_http=plain_http)
 
     return client
-
-
-def image_copier(name: str, *, plain_http: Sequence[str] = ()) -> ImageCopier | None:
-    """The program that copies in our place; None where none does. Raises Unavailable without it."""
-    if name == "driverforge":
-        return None
-    from driverforge_build.engine.copiers import Regctl, Skopeo
-
-    make = Skopeo if name == "skopeo" else Regctl
-    found = make(_logins(), plain_http=plain_http)
-    found.check()
-    return found
 
 
 def _client(transport: Transport, plain_http: Sequence[str]) -> RegistryClient:

@@ -41,8 +41,7 @@ class CopyProgress:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def begins(self, total: int) -> None:
-        # a run has two beginnings where a program of others copies a part of it
-        self._total, self._begun = self._total + total, self._begun or self.now()
+        self._total, self._begun = total, self.now()
 
     def settled(self, size: int, *, told: int) -> None:
         with self._lock:
@@ -67,10 +66,6 @@ class CopyProgress:
         error = result.error.brief if result.error else ""
         text = f"{result.load.image} {_TEXTS[result.state]}" + (f": {error}" if error else "")
         self._say(text, event="image", image=result.load.image, state=result.state, error=error)
-
-    def beyond(self, engine: str, image: str, why: str) -> None:
-        text = f"{engine} cannot copy {image}, so driverforge does: {why}"
-        self._say(text, event="beyond", engine=engine, image=image, why=why)
 
     def waiting(self, why: str, seconds: float) -> None:
         self._say(f"{why}; again in {seconds:.1f} s", event="waiting", why=why, seconds=round(seconds, 1))

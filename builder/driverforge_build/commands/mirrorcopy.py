@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,15 +54,6 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
     help="With --to, ask the mirror for every part of images whose tag it has, and bring what is missing.",
 )
 @click.option(
-    "--engine",
-    "engine_name",
-    type=click.Choice(["driverforge", "skopeo", "regctl"]),
-    default="driverforge",
-    show_default=True,
-    help="What copies from registry to registry. What these programs cannot copy driverforge does, and says "
-    "so before; and it looks at all that they did.",
-)
-@click.option(
     "--to-archive",
     type=_ARCHIVE,
     metavar="NAME",
@@ -107,7 +97,6 @@ def copy(
     to: str | None,
     paths: str,
     deep: bool,
-    engine_name: str,
     to_archive: Path | None,
     from_archive: Path | None,
     volume_size: int,
@@ -144,10 +133,6 @@ def copy(
         raise click.UsageError("--receipt is for --from-archive, and --nodes for --receipt")
     if from_archive is not None and sources.places:
         raise click.UsageError("--registry is for copies from registries; an archive asks none")
-    if engine_name != "driverforge" and (to is None or from_archive is not None):
-        raise click.UsageError(
-            f"--engine {engine_name} copies from registry to registry: archives are driverforge's own"
-        )
     from driverforge_build.app import carry
     from driverforge_build.mirror.file import load_mirror_lock
     from driverforge_build.mirror.target import Paths, Target
@@ -184,22 +169,15 @@ def copy(
                 told = carry.receipt(archive, mirror, target, nodes)
                 replace_text(receipt, json.dumps(told, indent=1) + "\n", option="--receipt")
         else:
-            lock = load_mirror_lock(lock_path, read)
-            copier = adapters.image_copier(
-                engine_name, plain_http=(*sources.plain_hosts, *target.plain_hosts)
-            )
-            for image, why in carry.beyond_programs(lock).items() if copier else ():
-                progress.beyond(engine_name, image, why)
             document = carry.copy_between(
                 carrying,
-                lock,
+                load_mirror_lock(lock_path, read),
                 client(sources.plain_hosts),
                 client(target.plain_hosts),
                 target,
                 registries=sources.places,
                 begun=begun,
                 deep=deep,
-                program=copier,
             )
     return _ended(document, as_json=as_json)
 
@@ -211,11 +189,8 @@ def _ended(document: MirrorCopyDocument, *, as_json: bool) -> int:
     else:
         held = sum(image["state"] == "held" for image in document["images"])
         copied = len(document["images"]) - held - len(failed)
-        others = Counter(image["engine"] for image in document["images"] if image["state"] == "copied")
-        by = ", ".join(f"{count} by {name}" for name, count in others.items())
-        by = f" ({by})" if set(others) - {"driverforge"} else ""
-        sent = f"{document['sent'] / 1e6:.1f} MB sent" + (" by driverforge" if by else "")
-        say(f"{copied} copied{by}, {held} were there, {len(failed)} failed; {sent}")
+        sent = f"{document['sent'] / 1e6:.1f} MB sent"
+        say(f"{copied} copied, {held} were there, {len(failed)} failed; {sent}")
         if document["list"]:
             say(document["list"])
         steps = dict.fromkeys(image["error"]["resolution"] for image in failed if image["error"])

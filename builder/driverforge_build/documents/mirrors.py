@@ -195,16 +195,14 @@ class MirrorVolumesDocument(TypedDict):
 class CopiedImage(TypedDict):
     """What became of an image, or of what is attached to one.
 
-    `state`: `held`, where it was there before; `copied`; `failed`. `engine` is what had to copy it:
-    driverforge, skopeo or regctl. `sent` is in bytes, of its blobs, 0 where a program of others copied it;
-    parts that images share are sent once.
+    `state`: `held`, where it was there before; `copied`; `failed`. `sent` is in bytes, of its
+    blobs; parts that images share are sent once.
     """
 
     image: str
     place: str
     digest: str
     state: Literal["held", "copied", "failed"]
-    engine: str
     sent: int
     error: dict[str, object] | None
 

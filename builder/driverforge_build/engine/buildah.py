@@ -6,6 +6,7 @@ docker reads the whole: other targets are stages of the same Dockerfile to them.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -17,7 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from driverforge_build.engine import process
-from driverforge_build.engine.authfile import auth_file
 from driverforge_build.engine.buildx import PROXY_VARIABLES, require_version
 from driverforge_build.engine.passing import passes, passing_reason
 from driverforge_build.ports import BuildJob, BuiltImage, Layer, StepListener
@@ -197,5 +197,12 @@ def _login_file(to: Reference, login: Login | None) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="driverforge-") as folder:
         file = Path(folder, "auth.json")
         file.touch(mode=0o600)
-        file.write_text(auth_file(to.host, login), encoding="utf-8")
+        file.write_text(_auth_file(to.host, login), encoding="utf-8")
         yield ["--authfile", str(file)]
+
+
+def _auth_file(host: str, login: Login) -> str:
+    """A registry's login as podman and buildah read it: containers-auth.json(5)."""
+    text = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+    entry = {"identitytoken": login.identity_token} if login.identity_token else {"auth": text}
+    return json.dumps({"auths": {host: entry}})

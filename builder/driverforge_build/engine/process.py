@@ -103,27 +103,6 @@ def converse(
     )
 
 
-def work_off(argv: Sequence[str], *, environment: Mapping[str, str], kept: Sequence[int] = ()) -> Said:
-    """Run a program that takes as long as it takes; `kept` are files that are open for it.
-
-    The kernel kills it when this thread ends. Raises Unavailable where it cannot be started.
-    """
-    try:
-        done = subprocess.run(
-            [*_TIED, *argv],
-            env=_environment(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            pass_fds=kept,
-        )
-    except OSError as error:
-        raise _absent(_TIED[0], error) from error
-    return Said(
-        status=done.returncode, output=done.stdout, errors=done.stderr.decode("utf-8", errors="replace")
-    )
-
-
 def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -> tuple[int, bytes]:
     """Exit status and standard output of a short program that reads `given`; its errors go nowhere.
 

@@ -56,13 +56,12 @@ class Sink(Protocol):
 class Copied:
     """What became of an image. `error` is None where the image is there.
 
-    `sent` are bytes of blobs that were sent here; `engine` names the program where another one did it.
+    `sent` are bytes of blobs.
     """
 
     load: Load
     state: Literal["held", "copied", "failed"]
     sent: int = 0
-    engine: str = ""
     error: DriverforgeError | None = None
 
 
