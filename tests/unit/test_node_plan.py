@@ -24,7 +24,7 @@ from driverforge_core.errors import (
 from driverforge_core.pci import PciDevice
 from driverforge_node.driver import steps
 from driverforge_node.driver.converge import forget_steps, leftovers, undo_steps
-from driverforge_node.driver.plan import next_steps, parameter_texts
+from driverforge_node.driver.plan import DEFAULT_PARAMETERS, DefaultParameter, next_steps, parameter_texts
 from driverforge_node.driver.state.daemons import PERSISTENCED
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
 from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
@@ -544,6 +544,33 @@ def test_coherent_memory_is_set_only_for_a_driver_that_has_the_parameter_and_the
     two = wanted(parameters={"nvidia": ("NVreg_CoherentGPUMemoryMode=numa", "NVreg_Last=1")})
     words = parameter_texts(two, source(parameters=["NVreg_CoherentGPUMemoryMode"]))["nvidia.conf"].split()
     assert words.index("NVreg_CoherentGPUMemoryMode=driver") < words.index("NVreg_CoherentGPUMemoryMode=numa")
+
+
+def test_a_row_is_all_that_a_parameter_by_default_takes() -> None:
+    row = DefaultParameter(
+        module="nvidia_uvm",
+        parameter="uvm_disable_hmm",
+        value="1",
+        when=lambda source: source.modules.module_type == "open",
+        why="an example",
+    )
+    table = (*DEFAULT_PARAMETERS, row)
+    able = ["NVreg_CoherentGPUMemoryMode"]
+    texts = parameter_texts(wanted(), source("open", parameters=able), table)
+    assert texts["nvidia-uvm.conf"] == "options nvidia-uvm uvm_disable_hmm=1\n"
+    assert texts["nvidia.conf"] == "options nvidia NVreg_CoherentGPUMemoryMode=driver\n"
+    assert parameter_texts(wanted(), source("proprietary"), table)["nvidia-uvm.conf"] == ""
+    assert parameter_texts(wanted(), None, table)["nvidia-uvm.conf"] == ""
+    set_by_user = wanted(parameters={"nvidia_uvm": ("uvm_disable_hmm=0",)})
+    text = parameter_texts(set_by_user, source("open"), table)["nvidia-uvm.conf"]
+    assert text == "options nvidia-uvm uvm_disable_hmm=1 uvm_disable_hmm=0\n"
+
+
+def test_parameters_by_default_are_planned() -> None:
+    found = facts(sources=(source(parameters=[row.parameter for row in DEFAULT_PARAMETERS]),))
+    texts = {s.name: s.text for s in stretch(found, wanted()) if isinstance(s, steps.WriteParameters)}
+    for row in DEFAULT_PARAMETERS:
+        assert f" {row.parameter}={row.value}" in texts[f"{row.module.replace('_', '-')}.conf"]
 
 
 def test_what_a_kill_left_at_the_stage_goes() -> None:

@@ -9,7 +9,8 @@ crash, at any point, goes on from there.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_core.names import NVIDIA_MODULES, PEERMEM
@@ -24,9 +25,32 @@ from driverforge_node.driver.state.variables import WantedModuleType
 from driverforge_node.gpu.device_files import FRONTEND_MAJOR
 from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Step, Steps
 
-# a parameter that not every branch's nvidia.ko has
-COHERENT = "NVreg_CoherentGPUMemoryMode"
 NO_FIRMWARE = "NVreg_EnableGpuFirmware=0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultParameter:
+    """A parameter that a kernel module gets by default. What the operator sets comes after it, and wins."""
+
+    # a word of NVIDIA_MODULES
+    module: str
+    parameter: str
+    value: str
+    # whether this module set gets it; the kernel logs a parameter that its module does not have
+    when: Callable[[ModuleSource], bool]
+    # what it does for the node, and whose default it is
+    why: str
+
+
+DEFAULT_PARAMETERS = (
+    DefaultParameter(
+        module="nvidia",
+        parameter="NVreg_CoherentGPUMemoryMode",
+        value="driver",
+        when=lambda source: "NVreg_CoherentGPUMemoryMode" in source.parameters,
+        why="keeps coherent GPU memory out of the node's NUMA memory, as NVIDIA's driver container does",
+    ),
+)
 
 
 def next_steps(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
@@ -286,17 +310,21 @@ def disables_firmware(wanted: WantedDriver) -> bool:
     return NO_FIRMWARE in wanted.parameters.get("nvidia", ())
 
 
-def parameter_texts(wanted: WantedDriver, source: ModuleSource | None) -> dict[str, str]:
-    """Texts for /etc/modprobe.d by file name; '' for a module without parameters.
-
-    As upstream does, coherent GPU memory is kept out of the node's NUMA memory, but only where nvidia.ko has
-    the parameter: the kernel logs one that it does not know.
-    """
+def parameter_texts(
+    wanted: WantedDriver,
+    source: ModuleSource | None,
+    defaults: Sequence[DefaultParameter] = DEFAULT_PARAMETERS,
+) -> dict[str, str]:
+    """Texts for /etc/modprobe.d by file name; '' for a module without parameters."""
     texts = {}
     for name in NVIDIA_MODULES:
-        words = list(wanted.parameters.get(name, ()))
-        if name == "nvidia" and source and COHERENT in source.parameters:
-            words.insert(0, f"{COHERENT}=driver")
+        by_default = [
+            f"{row.parameter}={row.value}"
+            for row in defaults
+            if row.module == name and source and row.when(source)
+        ]
+        # modprobe hands the words over in order, and the kernel takes the last one of a parameter
+        words = (*by_default, *wanted.parameters.get(name, ()))
         file = f"{name.replace('_', '-')}.conf"
         texts[file] = f"options {name.replace('_', '-')} {' '.join(words)}\n" if words else ""
     return texts
