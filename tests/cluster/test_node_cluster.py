@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable
-from driverforge_node.host.api_server import Address, ApiServer, find
+from driverforge_host.adapters.api_server import Address, ApiServer, find
 from support.cluster.kubernetes import OPERATOR, Api
 from support.cluster.operator import add_node
 

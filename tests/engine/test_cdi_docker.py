@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.cdi.generate import generate_management
-from driverforge_node.host.real import real_host
-from driverforge_node.ports import Host
+from driverforge_host.adapters.real import real_host
+from driverforge_host.ports import Host
+from driverforge_toolkit.cdi.generate import generate_management
 from support import aptfetch
 from support.machines.engine import Engine
 from support.process import Finished

@@ -14,9 +14,9 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_core.image import ModuleSet
 from driverforge_core.kernel import KernelRelease
-from driverforge_node.driver.build.job import BuildRequest, build
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile.job import BuildRequest, build
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
 from engine.test_modbuild_real import MAKEFILE, NV, UVM, request
 from support.machines import kernels
 from support.process import missing

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.driver.build.compiler import Ways, compile_modules, make_arguments
-from driverforge_node.driver.build.headers import KernelHeaders
-from driverforge_node.family.model import Compiler, HeaderTree
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile.compiler import Ways, compile_modules, make_arguments
+from driverforge_driver.compile.headers import KernelHeaders
+from driverforge_driver.family.model import Compiler, HeaderTree
+from driverforge_host.adapters.real import real_host
 from support import cache
 from support.machines import kernels
 from support.machines.kernels import Kernel

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node.driver.build import conftest, whole
-from driverforge_node.driver.build.compiler import make_arguments
-from driverforge_node.driver.build.memory import Digests, Memory, Place
-from driverforge_node.family.model import HeaderTree
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile import conftest, whole
+from driverforge_driver.compile.compiler import make_arguments
+from driverforge_driver.compile.memory import Digests, Memory, Place
+from driverforge_driver.family.model import HeaderTree
+from driverforge_host.adapters.real import real_host
 from engine.test_compile_objects import headers_of
 from support import aptfetch
 from support.machines import compilers, kernels

@@ -19,11 +19,11 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.osid import OsId, OsRelease
-from driverforge_node.driver.build.job import BuildRequest, Origin, build
-from driverforge_node.family import debian
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
-from driverforge_node.packages import apt
+from driverforge_driver.compile.job import BuildRequest, Origin, build
+from driverforge_driver.family import debian
+from driverforge_driver.packages import apt
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
 from support import aptfetch
 from support.machines import kernels
 from support.machines.kernels import Kernel

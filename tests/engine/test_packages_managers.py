@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.packages import (
+from driverforge_driver.packages import (
     PackageAccess,
     PackageManager,
     PackageRequest,
@@ -22,6 +20,8 @@ from driverforge_node.packages import (
     dnf,
     zypper,
 )
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.subprocesses import SystemCommands
 from support import aptfetch
 from support.fakes.mockpath import MockPath
 from support.process import require

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import (
     CommandFailed,
     DriverforgeError,
@@ -25,12 +26,11 @@ from driverforge_core.errors import (
     Unavailable,
     Unsupported,
 )
-from driverforge_node import cli
-from driverforge_node.host.real import real_host
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import journal, request
-from driverforge_node.runtime.transaction import change, plans
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.runtime import journal, request
+from driverforge_toolkit.runtime.transaction import change, plans
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.machines.runtimenode import DAEMONS, NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
 from support.skipping import provided

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import tomllib
 
+from driverctl import cli
 from driverforge_core.errors import DriverforgeError, Unavailable
-from driverforge_node import cli
-from driverforge_node.host.real import real_host
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import cri
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find import cri
 from support.fakes.standincrio import SAYS
 from support.machines.cripods import encode
 from support.machines.killednode import marks, with_a_victim

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.transaction import restore
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.transaction import restore
 from support.machines.killednode import PACKAGES, killed, marks, with_a_victim
 from support.machines.runtimenode import NAMES, RuntimeNode, Snapshot, open_node
 from support.process import Finished, missing, until
@@ -127,7 +127,7 @@ def killed_after(node: RuntimeNode, action: str, seconds: float) -> float:
     So ends a container: what has a session of its own lives on, the daemon and the node's restore. Returns
     the seconds that it had.
     """
-    code = "import sys; from driverforge_node.cli import main; sys.argv[0] = 'driverctl'; main()"
+    code = "import sys; from driverctl.cli import main; sys.argv[0] = 'driverctl'; main()"
     words = [sys.executable, "-c", code, *node.words(action)]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGES[0])}
     begun = time.monotonic()

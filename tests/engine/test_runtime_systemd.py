@@ -172,11 +172,11 @@ KillMode=process
 """
 AT_STOP = """import sys
 sys.path.insert(0, "/opt/driverforge/lib")
-from driverforge_node.app.configure_runtime import revert_at_stop
-from driverforge_node.host.real import real_host
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.app.configure_runtime import revert_at_stop
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 request = RuntimeRequest(wanted=wanted_handlers())
 revert_at_stop(RuntimeSystem(host=real_host(), sockets=UnixSockets(), request=request))
 """

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node import cli
-from driverforge_node.host.real import real_host
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime.find import cri
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.runtime.find import cri
 from support.machines.runtimenode import NAMES, RuntimeNode, open_node
 from support.process import missing, run, until
 from support.skipping import provided

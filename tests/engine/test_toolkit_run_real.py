@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-import driverforge_node
+import driverctl
 from driverforge_core.errors import InputError
 from support.machines.runtimenode import RuntimeNode, open_node
 from support.process import run, until
 from support.skipping import provided
 from support.upstream import gotools, recordedctk
 
-PROGRAM = "import sys; sys.argv[0] = sys.argv.pop(1); from driverforge_node.cli import main; main()"
+PROGRAM = "import sys; sys.argv[0] = sys.argv.pop(1); from driverctl.cli import main; main()"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root")
 
 
@@ -60,7 +60,7 @@ class Toolkit:
         ]
         self.environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(Path(driverforge_node.__file__).parents[1]),
+            "PYTHONPATH": str(Path(driverctl.__file__).parents[1]),
         }
 
     def command(self, name: str, *more: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import driverforge_node
+import driverctl
 from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
@@ -75,7 +75,7 @@ def build_on_a_small_disk(folder: Path, size: int) -> Finished:
         "--output",
         folder / "out",
     ]
-    program = "from driverforge_node.cli import main; main()"
+    program = "from driverctl.cli import main; main()"
     return run(
         "unshare",
         "--user",
@@ -94,7 +94,7 @@ def build_on_a_small_disk(folder: Path, size: int) -> Finished:
         *arguments,
         "--work-dir",
         folder / "work",
-        env=tools.environ({"PYTHONPATH": str(Path(driverforge_node.__file__).parents[1])}),
+        env=tools.environ({"PYTHONPATH": str(Path(driverctl.__file__).parents[1])}),
         check=False,
     )
 

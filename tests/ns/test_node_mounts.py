@@ -42,12 +42,12 @@ mount("--make-rshared", BOX)
 os.chroot(BOX)
 os.chdir("/")
 
-from driverforge_node.driver import steps
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import RootState
-from driverforge_node.driver.state.observe import root_shared, root_state
-from driverforge_node.host.mounts import KernelMounts
-from driverforge_node.host.real import real_host
+from driverforge_driver.driver import steps
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import RootState
+from driverforge_driver.state.observe import root_shared, root_state
+from driverforge_host.adapters.mounts import KernelMounts
+from driverforge_host.adapters.real import real_host
 
 for place in (paths.RUN, "/run/peer"):
     os.makedirs(place)
@@ -304,7 +304,7 @@ def test_a_read_only_mount_is_not_permitted() -> None:
 def test_a_file_with_a_devices_name_holds_no_driver() -> None:
     """Any pod can have one."""
     out = in_namespace("""
-        from driverforge_node.driver.state.observe import device_holders
+        from driverforge_driver.state.observe import device_holders
         mine = open("/dev/nvidia-mine", "w")
         open("/dev/nvidia0", "w").close()
         mount("--bind", "/dev/null", "/dev/nvidia0")

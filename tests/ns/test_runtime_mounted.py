@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-import driverforge_node
-from driverforge_node.host.real import real_host
-from driverforge_node.ports import Metadata
-from driverforge_node.runtime.find.instance import process_instance
-from driverforge_node.runtime.journal import JournalFile
-from driverforge_node.runtime.model import NO_PROCESS
-from driverforge_node.runtime.transaction import restore_script
-from driverforge_node.runtime.transaction.restore_script import RestoreOrder
+import driverctl
+from driverforge_host.adapters.real import real_host
+from driverforge_host.ports import Metadata
+from driverforge_toolkit.runtime.find.instance import process_instance
+from driverforge_toolkit.runtime.journal import JournalFile
+from driverforge_toolkit.runtime.model import NO_PROCESS
+from driverforge_toolkit.runtime.transaction import restore_script
+from driverforge_toolkit.runtime.transaction.restore_script import RestoreOrder
 from support.process import run
 
 NEEDS = ["unshare", "--user", "--map-root-user", "--mount"]
@@ -46,14 +46,14 @@ def outside(tmp_path: Path) -> Path:
 
 
 def with_mount(outside: Path, *words: str | Path) -> None:
-    packages = {"PYTHONPATH": str(Path(driverforge_node.__file__).parents[1])}
+    packages = {"PYTHONPATH": str(Path(driverctl.__file__).parents[1])}
     run(*NEEDS, "sh", "-ec", BOUND, "sh", outside, outside.parent / "config.toml", *words, env=packages)
 
 
 def test_we_write_it_in_place(outside: Path) -> None:
     code = f"""
-        from driverforge_node.host.files import RootedFiles
-        from driverforge_node.runtime.backends import config_files
+        from driverforge_host.adapters.files import RootedFiles
+        from driverforge_toolkit.runtime.backends import config_files
         path = {str(outside.parent / "config.toml")!r}
         before = b"ours, and longer\\n"
         files = RootedFiles()

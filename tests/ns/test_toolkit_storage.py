@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import driverforge_node
-from driverforge_node.toolkit.artifacts import PROGRAMS
+import driverctl
+from driverforge_toolkit.toolkit.artifacts import PROGRAMS
 from support.process import Finished, missing, run
 from support.samples.toolkitsource import write_source
 
-PROGRAM = "from driverforge_node.cli import main; main()"
+PROGRAM = "from driverctl.cli import main; main()"
 BIG = dict.fromkeys(PROGRAMS, "x" * 300000)
 # $1: options of the file system, $2: the install folder, $3: bytes that somebody else has on it
 SCRIPT = """
@@ -62,7 +62,7 @@ def upgrade(folder: Path, *, options: str, others: int, read_only: bool = False)
         folder / "nvidia",
     ]
     environment = {
-        "PYTHONPATH": str(Path(driverforge_node.__file__).parents[1]),
+        "PYTHONPATH": str(Path(driverctl.__file__).parents[1]),
         "PATH": os.environ["PATH"],
         "SMALL": str(small),
         "LARGE": str(large),

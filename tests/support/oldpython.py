@@ -12,20 +12,8 @@ import sys
 from pathlib import Path
 
 _TESTS = Path(__file__).resolve().parents[1]
-_HAVE = frozenset(
-    {"pytest", "_pytest", "hypothesis", "support", "driverforge_core", "driverforge_oci", "driverforge_node"}
-)
-_NEWER_HALF = (
-    *(
-        f"driverforge_node.{name}"
-        for name in ("runtime", "toolkit", "cdi", "devices", "watch", "doctor", "host.nvml")
-    ),
-    *(f"driverforge_node.commands.{name}" for name in ("runtime", "toolkit", "cdi", "devices", "doctor")),
-    *(
-        f"driverforge_node.app.{name}"
-        for name in ("configure_runtime", "toolkit", "management_spec", "cdi", "device", "node_doctor")
-    ),
-)
+_PACKAGES = ("driverforge_core", "driverforge_oci", "driverforge_host", "driverforge_driver", "driverctl")
+_HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", *_PACKAGES})
 
 
 @functools.cache
@@ -38,7 +26,7 @@ def needs_newer_python(file: Path) -> bool:
         return True
     for name in _imports(file):
         top = name.partition(".")[0]
-        if name.startswith(_NEWER_HALF) or (top not in _HAVE and top not in sys.stdlib_module_names):
+        if top not in _HAVE and top not in sys.stdlib_module_names:
             return True
         if top == "support":
             inner = _TESTS / (name.replace(".", "/") + ".py")

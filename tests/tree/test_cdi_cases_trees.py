@@ -10,17 +10,17 @@ import pytest
 import yaml
 
 from driverforge_core.errors import InputError, Unavailable
-from driverforge_node.cdi import specfiles, transform
-from driverforge_node.cdi.device_edits import unnumbered_node
-from driverforge_node.cdi.driverfiles import EditOptions, configs, graphics_edits
-from driverforge_node.cdi.generate import SpecRequest, make_spec
-from driverforge_node.cdi.gpu_devices import DeviceSelection, NameStrategy, drm_links
-from driverforge_node.cdi.hooks import CREATE_SYMLINKS, HookProgram
-from driverforge_node.cdi.libraries import locate, symlinks
-from driverforge_node.cdi.modes import SIMPLE, SpecMode
-from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec
-from driverforge_node.gpu.roots import DriverRoots, DriverView, view_of
-from driverforge_node.ports import Gpu, Mig
+from driverforge_host.gpu.roots import DriverRoots, DriverView, view_of
+from driverforge_host.ports import Gpu, Mig
+from driverforge_toolkit.cdi import specfiles, transform
+from driverforge_toolkit.cdi.device_edits import unnumbered_node
+from driverforge_toolkit.cdi.driverfiles import EditOptions, configs, graphics_edits
+from driverforge_toolkit.cdi.generate import SpecRequest, make_spec
+from driverforge_toolkit.cdi.gpu_devices import DeviceSelection, NameStrategy, drm_links
+from driverforge_toolkit.cdi.hooks import CREATE_SYMLINKS, HookProgram
+from driverforge_toolkit.cdi.libraries import locate, symlinks
+from driverforge_toolkit.cdi.modes import SIMPLE, SpecMode
+from driverforge_toolkit.cdi.spec import ContainerEdits, DeviceNode, Spec
 from support.fakes.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
 from support.fakes.fakehost import FakeNode
 from support.samples.tinyso import tiny_so

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from driverctl.cli import run
 from driverforge_core.errors import InputError, Unavailable, UsageError
-from driverforge_node.cdi import specfiles
-from driverforge_node.cdi.generate import generate_management
-from driverforge_node.cli import run
+from driverforge_toolkit.cdi import specfiles
+from driverforge_toolkit.cdi.generate import generate_management
 from support.fakes.driverroot import DEVICES, ROOT, bare_node, write_tree
 from support.fakes.fakehost import NODE, FakeNode
 

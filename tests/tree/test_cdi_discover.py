@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node.cdi.driverfiles import EditOptions, FeatureFlag
-from driverforge_node.cdi.generate import SpecRequest, make_spec
-from driverforge_node.cdi.gpu_devices import DeviceSelection, NameStrategy, device_names
-from driverforge_node.cdi.hooks import HookProgram
-from driverforge_node.cdi.libraries import locate
-from driverforge_node.cdi.modes import SpecMode
-from driverforge_node.cdi.spec import Spec
-from driverforge_node.gpu.inventory import parse_mig_minors, static_gpus
-from driverforge_node.gpu.roots import DriverRoots, view_of
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.ports import Gpu, Mig
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.gpu.inventory import parse_mig_minors, static_gpus
+from driverforge_host.gpu.roots import DriverRoots, view_of
+from driverforge_host.ports import Gpu, Mig
+from driverforge_toolkit.cdi.driverfiles import EditOptions, FeatureFlag
+from driverforge_toolkit.cdi.generate import SpecRequest, make_spec
+from driverforge_toolkit.cdi.gpu_devices import DeviceSelection, NameStrategy, device_names
+from driverforge_toolkit.cdi.hooks import HookProgram
+from driverforge_toolkit.cdi.libraries import locate
+from driverforge_toolkit.cdi.modes import SpecMode
+from driverforge_toolkit.cdi.spec import Spec
 from support.fakes.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
 from support.fakes.fakehost import FakeNode
 from support.upstream import cdicases

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driverforge_node.cdi.generate import SpecRequest, generate_management, make_spec
-from driverforge_node.cdi.modes import SpecMode
-from driverforge_node.cdi.specfiles import write
-from driverforge_node.gpu.roots import DriverRoots
-from driverforge_node.ports import Gpu
+from driverforge_host.gpu.roots import DriverRoots
+from driverforge_host.ports import Gpu
+from driverforge_toolkit.cdi.generate import SpecRequest, generate_management, make_spec
+from driverforge_toolkit.cdi.modes import SpecMode
+from driverforge_toolkit.cdi.specfiles import write
 from support.fakes import nvmllibrary
 from support.fakes.driverroot import ROOT, FakeNvml, bare_node, write_tree
 from support.fakes.fakehost import FakeNode

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node import cli
-from driverforge_node.app.management_spec import roots_of, write_management_spec
-from driverforge_node.cdi import specfiles, stale
-from driverforge_node.doctor import gather
-from driverforge_node.doctor.rules import examine
-from driverforge_node.toolkit.releases import Layout
-from driverforge_node.toolkit.settings import settings_of
+from driverctl import cli
+from driverforge_toolkit.app.management_spec import roots_of, write_management_spec
+from driverforge_toolkit.cdi import specfiles, stale
+from driverforge_toolkit.doctor import gather
+from driverforge_toolkit.doctor.rules import examine
+from driverforge_toolkit.toolkit.releases import Layout
+from driverforge_toolkit.toolkit.settings import settings_of
 from support.cluster import toolkitpod
 from support.fakes.driverroot import DEVICES, ROOT, add_device, bare_node, write_tree
 from support.fakes.fakecontainerd import CONFIG, FakeContainerd

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.host.nvml import sysfs_address
+from driverforge_toolkit.adapters.nvml import sysfs_address
 from support.fakes import nvmllibrary
 from support.process import Finished, missing, run
 
 ASK = """
 import dataclasses, json, sys
 from driverforge_core.errors import Unavailable
-from driverforge_node.host.nvml import PyNvml
+from driverforge_toolkit.adapters.nvml import PyNvml
 try:
     print(json.dumps([dataclasses.asdict(gpu) for gpu in PyNvml(sys.argv[1]).gpus()]))
 except Unavailable as error:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.cdi import specfiles, stale
-from driverforge_node.cdi.generate import generate_management
-from driverforge_node.cdi.verify import verify
-from driverforge_node.gpu.roots import DriverRoots
-from driverforge_node.ports import Mig
+from driverforge_host.gpu.roots import DriverRoots
+from driverforge_host.ports import Mig
+from driverforge_toolkit.cdi import specfiles, stale
+from driverforge_toolkit.cdi.generate import generate_management
+from driverforge_toolkit.cdi.verify import verify
 from support.fakes.driverroot import DEVICES, add_device, bare_node, write_tree
 from support.fakes.fakehost import NODE, FakeNode
 

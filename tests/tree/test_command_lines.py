@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from driverctl.cli import run
 from driverforge_core.errors import UsageError
-from driverforge_node.cli import run
-from driverforge_node.host.real import real_host
+from driverforge_host.adapters.real import real_host
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_json_is_an_object_on_failure_too(
     program: str, words: tuple[str, ...], status: int, brief: str
 ) -> None:
     code = f"import sys; sys.path[:0] = {sys.path!r}; sys.argv[0] = {program!r}; "
-    script = f"{code}from driverforge_node.cli import main; main()"
+    script = f"{code}from driverctl.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     document = json.loads(done.stdout)
     assert done.returncode == status

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build.exported import stand_in
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile.exported import stand_in
+from driverforge_host.adapters.real import real_host
 from support.process import missing, run
 
 pytestmark = pytest.mark.skipif(bool(missing("gcc", "nm", "grep")), reason="needs gcc and binutils")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import DriverforgeError
-from driverforge_node.driver.build import conftest
-from driverforge_node.driver.build.conftest import Script
-from driverforge_node.driver.build.memory import Digests, Memory, Place
-from driverforge_node.driver.build.probes import Flags, Group, Probe, Question, grouped, makefile
-from driverforge_node.driver.build.shortcuts import Prepared, written_anew
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile import conftest
+from driverforge_driver.compile.conftest import Script
+from driverforge_driver.compile.memory import Digests, Memory, Place
+from driverforge_driver.compile.probes import Flags, Group, Probe, Question, grouped, makefile
+from driverforge_driver.compile.shortcuts import Prepared, written_anew
+from driverforge_host.adapters.real import real_host
 from support.process import missing, run
 
 pytestmark = pytest.mark.skipif(bool(missing("make", "gcc")), reason="needs make and gcc")

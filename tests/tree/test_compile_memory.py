@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build.kernelname import release_in
-from driverforge_node.driver.build.memory import MAX_FILES, Digests, Memory, Place
-from driverforge_node.host.files import RootedFiles
+from driverforge_driver.compile.kernelname import release_in
+from driverforge_driver.compile.memory import MAX_FILES, Digests, Memory, Place
+from driverforge_host.adapters.files import RootedFiles
 
 AUTOCONF = '/* Linux/x86 {version} */\n#define CONFIG_BUILD_SALT "{release}"\n#define CONFIG_SMP 1\n'
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build import shortcuts
-from driverforge_node.driver.build.headers import KernelHeaders
-from driverforge_node.family.model import Compiler, HeaderTree
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile import shortcuts
+from driverforge_driver.compile.headers import KernelHeaders
+from driverforge_driver.family.model import Compiler, HeaderTree
+from driverforge_host.adapters.real import real_host
 from support.process import missing
 
 pytestmark = pytest.mark.skipif(bool(missing("gcc", "as", "ld", "find")), reason="needs gcc and binutils")

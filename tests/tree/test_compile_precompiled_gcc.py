@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build import space
-from driverforge_node.driver.build.beginnings import HEAVY
-from driverforge_node.driver.build.precompiled import stand_in
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile import space
+from driverforge_driver.compile.beginnings import HEAVY
+from driverforge_driver.compile.precompiled import stand_in
+from driverforge_host.adapters.real import real_host
 from support.process import missing, run
 
 # as many names as a header has that reads half of the kernel's

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build import whole
-from driverforge_node.driver.build.conftest import Outcome
-from driverforge_node.driver.build.memory import Digests, Memory, Place
-from driverforge_node.family.model import HeaderTree
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile import whole
+from driverforge_driver.compile.conftest import Outcome
+from driverforge_driver.compile.memory import Digests, Memory, Place
+from driverforge_driver.family.model import HeaderTree
+from driverforge_host.adapters.real import real_host
 from support.process import missing
 
 pytestmark = pytest.mark.skipif(bool(missing("find", "sha256sum")), reason="needs find and sha256sum")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from driverctl.cli import run
 from driverforge_core.errors import StorageFailed, Unavailable
-from driverforge_node.cli import run
-from driverforge_node.gpu.device_files import capability_files, control_files, device_majors
+from driverforge_host.gpu.device_files import capability_files, control_files, device_majors
 from support.fakes.driverroot import DEVICES, ROOT, add_device, bare_node
 from support.fakes.fakehost import NODE, FakeNode
 from support.upstream import cdicases

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import CommandFailed, NotPermitted, UsageError
-from driverforge_node import cli
-from driverforge_node.app.configure_runtime import apply_runtime
-from driverforge_node.doctor import gather, gather_runtime
-from driverforge_node.doctor.rules import examine
-from driverforge_node.ports import Host
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import cri
-from driverforge_node.runtime.model import NodePath
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_host.ports import Host
+from driverforge_toolkit.app.configure_runtime import apply_runtime
+from driverforge_toolkit.doctor import gather, gather_runtime
+from driverforge_toolkit.doctor.rules import examine
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find import cri
+from driverforge_toolkit.runtime.model import NodePath
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.driverroot import add_device
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InUse
-from driverforge_node.app.driver_removal import Removal, may_install
-from driverforge_node.driver.state import paths
-from driverforge_node.ports import LoadedModule
+from driverforge_driver.app.driver_removal import Removal, may_install
+from driverforge_driver.state import paths
+from driverforge_host.ports import LoadedModule
 from driverforge_operator.explain.causes import likely
 from support.fakes.fakecluster import FakeCluster
 from support.fakes.fakehost import NODE, FakeNode, FakeProcess, fake_node

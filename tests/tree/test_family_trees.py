@@ -8,9 +8,9 @@ import pytest
 
 from driverforge_core.errors import Unsupported
 from driverforge_core.kernel import KernelRelease
-from driverforge_node.family import debian, rhel, suse
-from driverforge_node.family.model import Compiler, Family
-from driverforge_node.host.files import RootedFiles
+from driverforge_driver.family import debian, rhel, suse
+from driverforge_driver.family.model import Compiler, Family
+from driverforge_host.adapters.files import RootedFiles
 
 FILES = RootedFiles("/")
 DEBIAN = "6.1.0-50-cloud-amd64"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.runtime.find import kubelet, selection
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.find import kubelet, selection
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
 from support.fakes.fakecontainerd import SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import EVERY_POWER, process

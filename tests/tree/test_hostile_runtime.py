@@ -19,6 +19,7 @@ import h2.connection
 import h2.events
 import pytest
 
+from driverctl.cli import run
 from driverforge_core.errors import (
     CommandFailed,
     InputError,
@@ -28,16 +29,15 @@ from driverforge_core.errors import (
     Unsupported,
     UsageError,
 )
-from driverforge_node.cli import run
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.ports import Host, Metadata
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends import config_files
-from driverforge_node.runtime.find import cri
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, restore
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_host.ports import Host, Metadata
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends import config_files
+from driverforge_toolkit.runtime.find import cri
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, restore
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import NODE, FakeNode, fake_node

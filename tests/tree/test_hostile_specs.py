@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from driverctl.cli import run
 from driverforge_core.errors import InputError, StorageFailed
-from driverforge_node.cdi import specfiles
-from driverforge_node.cdi.spec import ContainerEdits, Spec, SpecMount
-from driverforge_node.cli import run
-from driverforge_node.host.real import real_host
+from driverforge_host.adapters.real import real_host
+from driverforge_toolkit.cdi import specfiles
+from driverforge_toolkit.cdi.spec import ContainerEdits, Spec, SpecMount
 
 SPEC = """cdiVersion: 0.5.0
 kind: example.com/device

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import DriverforgeError, StorageFailed
-from driverforge_node.toolkit import releases
-from driverforge_node.toolkit.install import install_release
-from driverforge_node.toolkit.release_plan import wanted_release
-from driverforge_node.toolkit.releases import Layout
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_toolkit.toolkit import releases
+from driverforge_toolkit.toolkit.install import install_release
+from driverforge_toolkit.toolkit.release_plan import wanted_release
+from driverforge_toolkit.toolkit.releases import Layout
+from driverforge_toolkit.toolkit.settings import settings_of
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.samples.toolkitsource import write_source

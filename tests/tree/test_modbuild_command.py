@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from driverctl.cli import run
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported, UsageError
 from driverforge_core.image import FACTS_PATH, ImageFacts
 from driverforge_core.osid import OsId
-from driverforge_node.cli import run
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
-from driverforge_node.ports import Host
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
+from driverforge_host.ports import Host
 
 RELEASE = "6.1.0-50-cloud-amd64"
 

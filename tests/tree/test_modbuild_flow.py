@@ -27,11 +27,11 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.log import LOGGER
 from driverforge_core.osid import OsId, OsRelease
-from driverforge_node.driver.build.job import BuildRequest, build, request_for
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
-from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.ports import Host
+from driverforge_driver.compile.job import BuildRequest, build, request_for
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.subprocesses import SystemCommands
+from driverforge_host.ports import Host
 from support.fakes.mockpath import MockPath
 from support.process import missing
 from support.samples.aptrepo import Archive, Deb, SigningKey, build_deb, served, signing_key

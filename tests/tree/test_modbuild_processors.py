@@ -18,11 +18,11 @@ from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.mountinfo import Mount, parse_mountinfo
 from driverforge_core.osid import OsId
-from driverforge_node.driver.build.job import request_for
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.mounts import KernelMounts
-from driverforge_node.host.real import real_host
-from driverforge_node.ports import Host
+from driverforge_driver.compile.job import request_for
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.mounts import KernelMounts
+from driverforge_host.adapters.real import real_host
+from driverforge_host.ports import Host
 from support.fakes.fakehost import FakeCommands
 from support.process import run
 
@@ -132,8 +132,8 @@ def test_a_machine_without_cgroups(node: Node) -> None:
 # --- a real one
 
 ASK = """
-from driverforge_node.driver.build.processors import processors
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile.processors import processors
+from driverforge_host.adapters.real import real_host
 print(processors(real_host()))
 """
 

@@ -13,7 +13,7 @@ import pytest
 from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
-from driverforge_node.host.processes import KernelProcesses
+from driverforge_host.adapters.processes import KernelProcesses
 from support.fakes.mockpath import MockPath
 from support.process import missing
 from support.samples.aptrepo import Deb, build_deb
@@ -60,9 +60,9 @@ MAKE = "sleep 600 & echo compiler $!; wait"
 BUILD = """
 from dataclasses import replace
 from driverforge_core.errors import DriverforgeError
-from driverforge_node.cli import run
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
+from driverctl.cli import run
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
 
 class Debian12(RootedFiles):
     def read_text(self, path):
@@ -79,7 +79,7 @@ sys.exit(status)
 # a program of ours that knows nothing of stop signals
 PLAIN = """
 import os, signal
-from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_host.adapters.subprocesses import SystemCommands
 from driverforge_core.log import configure
 configure("text")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited as ignored where a shell runs the \

@@ -11,12 +11,12 @@ from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.log import LOGGER
 from driverforge_core.osid import parse_os_release
-from driverforge_node.driver.build.headers import site_ca_bundle, unpack_headers
-from driverforge_node.family import debian
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
-from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.ports import Host
+from driverforge_driver.compile.headers import site_ca_bundle, unpack_headers
+from driverforge_driver.family import debian
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.subprocesses import SystemCommands
+from driverforge_host.ports import Host
 from support.fakes.mockpath import MockPath
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="hack/mutants
 @pytest.mark.full(reason="installs cosmic-ray")
 def test_a_run_over_the_loop_finds_mutants_and_kills_most(tmp_path: Path) -> None:
     told = tmp_path / "mutants.json"
-    before = (ROOT / "entrypoints/driverforge_node/reconcile/loop.py").read_bytes()
+    before = (ROOT / "entrypoints/driverforge_host/reconcile/loop.py").read_bytes()
     done = subprocess.run(
         [ROOT / "hack/mutants", "reconcile/loop.py", "--json", told],
         capture_output=True,
@@ -27,7 +27,7 @@ def test_a_run_over_the_loop_finds_mutants_and_kills_most(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     (file,) = json.loads(told.read_text())["files"]
     assert file["killed"] > file["mutants"] / 2
-    assert (ROOT / "entrypoints/driverforge_node/reconcile/loop.py").read_bytes() == before
+    assert (ROOT / "entrypoints/driverforge_host/reconcile/loop.py").read_bytes() == before
 
 
 @pytest.mark.full(reason="installs cosmic-ray")

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import DriverforgeError, Unsupported
-from driverforge_node.driver import steps
-from driverforge_node.driver.build import cache
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.plan import next_steps
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import Goal, WantedDriver
-from driverforge_node.driver.state.module_sets import SourcePlace
-from driverforge_node.driver.state.observe import observe
-from driverforge_node.driver.state.wanted_driver import read_wanted
-from driverforge_node.reconcile.outcomes import Blocked, Steps
+from driverforge_driver.compile import cache
+from driverforge_driver.driver import steps
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.driver.plan import next_steps
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import Goal, WantedDriver
+from driverforge_driver.state.module_sets import SourcePlace
+from driverforge_driver.state.observe import observe
+from driverforge_driver.state.wanted_driver import read_wanted
+from driverforge_host.reconcile.outcomes import Blocked, Steps
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image, write_modules
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from driverctl.cli import run
 from driverforge_core.errors import InputError, NotPermitted
-from driverforge_node.cli import run
-from driverforge_node.driver.build.job import WORK
+from driverforge_driver.compile.job import WORK
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeimage import write_image
 

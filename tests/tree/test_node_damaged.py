@@ -13,13 +13,13 @@ import pytest
 
 from driverforge_core.errors import InputError
 from driverforge_core.image import MODULE_SET_NAME, ImageFacts
-from driverforge_node.commands import init, status, unload
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import Goal
-from driverforge_node.driver.state.module_sets import SourcePlace
-from driverforge_node.driver.state.observe import observe
-from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_driver.commands import init, status, unload
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import Goal
+from driverforge_driver.state.module_sets import SourcePlace
+from driverforge_driver.state.observe import observe
+from driverforge_driver.state.wanted_driver import read_wanted
 from support.fakes.fakehost import DRIVER, NODE, RELEASE, FakeNode, fake_node
 from support.samples.arguments import arguments
 
@@ -101,7 +101,7 @@ def test_a_document_nested_too_deep_is_not_json() -> None:
 def run(program: str, *words: str, shell: str = 'exec "$@"') -> subprocess.CompletedProcess[str]:
     code = (
         f"import sys; sys.path.insert(0, {str(ENTRYPOINTS)!r}); sys.argv[0] = {program!r}; from "
-        "driverforge_node.cli import main; main()"
+        "driverctl.cli import main; main()"
     )
     return subprocess.run(
         ["sh", "-c", shell, "sh", sys.executable, "-c", code, *words],

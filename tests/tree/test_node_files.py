@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import NotPermitted, StorageFailed
-from driverforge_node.host.files import RootedFiles
+from driverforge_host.adapters.files import RootedFiles
 
 
 def test_absolute_links_stay_inside_the_root(tmp_path: Path) -> None:

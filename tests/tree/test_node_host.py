@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node.driver.usage import describe_holder
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.modules import KernelModules
-from driverforge_node.host.processes import KernelProcesses
-from driverforge_node.host.real import node_root, real_host
-from driverforge_node.host.services import SystemdServices
-from driverforge_node.host.subprocesses import SystemCommands, pasteable
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.modules import KernelModules
+from driverforge_host.adapters.processes import KernelProcesses
+from driverforge_host.adapters.real import node_root, real_host
+from driverforge_host.adapters.services import SystemdServices
+from driverforge_host.adapters.subprocesses import SystemCommands, pasteable
+from driverforge_host.ports import describe_holder
 from support.fakes.answers import Answers
 from support.fakes.fakehost import FakeCommands
 
@@ -53,7 +53,7 @@ def child(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 # --- locks, between two processes
 
 LOCKER = """
-from driverforge_node.host.files import RootedFiles
+from driverforge_host.adapters.files import RootedFiles
 with RootedFiles(sys.argv[1]).lock("/pid", text="4711") as won:
     assert won
     print("ready", flush=True)
@@ -250,7 +250,7 @@ def test_terminate_never_kills(tmp_path: Path) -> None:
 
 SUBREAPER = """
 import os
-from driverforge_node.host.processes import KernelProcesses
+from driverforge_host.adapters.processes import KernelProcesses
 processes = KernelProcesses()
 processes.become_subreaper()
 middle = os.fork()
@@ -279,7 +279,7 @@ def test_a_daemon_that_forked_away_is_reaped() -> None:
 UNPRIVILEGED = """
 import os
 from driverforge_core.errors import NotPermitted
-from driverforge_node.host.mounts import KernelMounts
+from driverforge_host.adapters.mounts import KernelMounts
 if os.geteuid() == 0:
     os.setuid(65534)
 print("ready", flush=True)
@@ -302,7 +302,7 @@ def test_mounting_without_privilege_is_not_permitted() -> None:
 # --- clock
 
 WAITER = """
-from driverforge_node.host.clock import SignalClock
+from driverforge_host.adapters.clock import SignalClock
 clock = SignalClock()
 clock.catch_signals()
 print("ready", flush=True)

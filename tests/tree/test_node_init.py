@@ -26,21 +26,21 @@ from driverforge_core.errors import (
     Unavailable,
     Unsupported,
 )
-from driverforge_node import probe
-from driverforge_node.app.driver_life import driver_lock
-from driverforge_node.commands import init, load, status, unload
-from driverforge_node.commands.driver_options import ask_on
-from driverforge_node.driver import steps
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import Goal, WantedDriver
-from driverforge_node.driver.state.module_sets import SourcePlace
-from driverforge_node.driver.state.observe import lacks_label, observe
-from driverforge_node.driver.state.records import RunningDaemon
-from driverforge_node.driver.state.wanted_driver import read_wanted
-from driverforge_node.ports import Metadata
-from driverforge_node.reconcile.loop import Declined, gate_for
-from driverforge_node.reconcile.outcomes import Step
+from driverforge_driver.app.driver_life import driver_lock
+from driverforge_driver.commands import init, load, status, unload
+from driverforge_driver.commands.driver_options import ask_on
+from driverforge_driver.driver import steps
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import Goal, WantedDriver
+from driverforge_driver.state.module_sets import SourcePlace
+from driverforge_driver.state.observe import lacks_label, observe
+from driverforge_driver.state.records import RunningDaemon
+from driverforge_driver.state.wanted_driver import read_wanted
+from driverforge_host import probe
+from driverforge_host.ports import Metadata
+from driverforge_host.reconcile.loop import Declined, gate_for
+from driverforge_host.reconcile.outcomes import Step
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image, write_modules

@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.state.facts import Goal, WantedDriver
-from driverforge_node.driver.state.observe import observe
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.state.facts import Goal, WantedDriver
+from driverforge_driver.state.observe import observe
 from support.fakes.fakefiles import Killed
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeimage import DRIVER, write_image

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node import cli
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import Goal
-from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverctl import cli
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import Goal
+from driverforge_driver.state.wanted_driver import read_wanted
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeimage import DRIVER
 

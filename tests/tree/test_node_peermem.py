@@ -13,23 +13,23 @@ from pathlib import Path
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import Unsupported
 from driverforge_core.image import ModuleSet
 from driverforge_core.kernel import KernelRelease
-from driverforge_node import cli
-from driverforge_node.app import peermem_sidecar
-from driverforge_node.driver.build import cache
-from driverforge_node.driver.build.publish import stage_modules
-from driverforge_node.driver.choice import choose_modules
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.plan import next_steps
-from driverforge_node.driver.state import network, paths
-from driverforge_node.driver.state.facts import DriverFacts, Goal, WantedDriver
-from driverforge_node.driver.state.network import NetworkBuildFiles
-from driverforge_node.driver.state.observe import observe
-from driverforge_node.driver.state.wanted_driver import read_wanted
-from driverforge_node.ports import LoadedModule
-from driverforge_node.reconcile.outcomes import Done
+from driverforge_driver.app import peermem_sidecar
+from driverforge_driver.compile import cache
+from driverforge_driver.compile.publish import stage_modules
+from driverforge_driver.driver.choice import choose_modules
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.driver.plan import next_steps
+from driverforge_driver.state import network, paths
+from driverforge_driver.state.facts import DriverFacts, Goal, WantedDriver
+from driverforge_driver.state.network import NetworkBuildFiles
+from driverforge_driver.state.observe import observe
+from driverforge_driver.state.wanted_driver import read_wanted
+from driverforge_host.ports import LoadedModule
+from driverforge_host.reconcile.outcomes import Done
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE
 from support.heard import heard

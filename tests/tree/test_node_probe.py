@@ -20,7 +20,7 @@ import sys
 sys.path.insert(0, sys.argv.pop(1))
 before = set(sys.modules)
 sys.argv[0] = "driverctl"
-from driverforge_node.cli import main
+from driverctl.cli import main
 status = None
 try:
     main()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import StorageFailed
-from driverforge_node.host.fileops import exchange_names, move_to_free_name
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.replace import Renaming, replace_bytes
-from driverforge_node.ports import Metadata
+from driverforge_host.adapters.fileops import exchange_names, move_to_free_name
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.replace import Renaming, replace_bytes
+from driverforge_host.ports import Metadata
 
 ROUNDS = 150
 OLD, OURS = b"old\n", b"ours\n"

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InUse, StorageFailed
-from driverforge_node import probe
-from driverforge_node.commands import init, load, unload
-from driverforge_node.driver.converge import converge
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.daemons import PERSISTENCED
-from driverforge_node.driver.state.facts import Goal
-from driverforge_node.driver.state.wanted_driver import read_wanted
-from driverforge_node.reconcile.loop import Declined
+from driverforge_driver.commands import init, load, unload
+from driverforge_driver.driver.converge import converge
+from driverforge_driver.state import paths
+from driverforge_driver.state.daemons import PERSISTENCED
+from driverforge_driver.state.facts import Goal
+from driverforge_driver.state.wanted_driver import read_wanted
+from driverforge_host import probe
+from driverforge_host.reconcile.loop import Declined
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
 from support.samples.arguments import arguments

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.packages import PackageAccess, rpm
-from driverforge_node.packages.rpm import KeyPlaces
+from driverforge_driver.packages import PackageAccess, rpm
+from driverforge_driver.packages.rpm import KeyPlaces
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.subprocesses import SystemCommands
 from support.process import missing
 from support.samples.aptrepo import SigningKey, signing_key
 from support.samples.rpmrepo import Rpm, RpmHome, build, change, sign

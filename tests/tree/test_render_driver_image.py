@@ -76,7 +76,7 @@ def test_an_image_of_ours_has_its_user_space_and_gets_new_programs(root: Path) -
     ours(root)
     put(
         root,
-        "/opt/driverforge/lib/driverforge_node/gone.py",
+        "/opt/driverforge/lib/driverforge_driver/gone.py",
         "/opt/driverforge/firmware/a",
         f"/drivers/{NAME}",
     )

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node.app.configure_runtime import revert_at_stop
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find.supervisor import SYSTEMD
-from driverforge_node.runtime.model import ProcessInstance, Supervisor
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, refused, restore
-from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.restore_script import SCRIPT, UNIT_FOLDER
+from driverforge_toolkit.app.configure_runtime import revert_at_stop
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find.supervisor import SYSTEMD
+from driverforge_toolkit.runtime.model import ProcessInstance, Supervisor
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, refused, restore
+from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_toolkit.runtime.transaction.restore_script import SCRIPT, UNIT_FOLDER
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakedocker import FakeDocker
 from support.fakes.fakehost import NODE, FakeNode, FakeServices, fake_node

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime.backends import config_files, containerd
-from driverforge_node.runtime.find.daemon import check_config_is_read
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, runtime_status
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.runtime.backends import config_files, containerd
+from driverforge_toolkit.runtime.find.daemon import check_config_is_read
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, runtime_status
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import BINARY, CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import fake_node
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.containerd_config import default_of
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, restore
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends.containerd_config import default_of
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, restore
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 

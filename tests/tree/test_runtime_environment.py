@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from driverctl.cli import build_parser
 from driverforge_core.errors import InputError, UsageError
-from driverforge_node.cli import build_parser
-from driverforge_node.commands.runtime import add_arguments, request_from
-from driverforge_node.ports import Host
-from driverforge_node.runtime.request import RuntimeRequest
-from driverforge_node.toolkit.release_plan import layout_of
-from driverforge_node.toolkit.runtime_request import request_of
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_host.ports import Host
+from driverforge_toolkit.commands.runtime import add_arguments, request_from
+from driverforge_toolkit.runtime.request import RuntimeRequest
+from driverforge_toolkit.toolkit.release_plan import layout_of
+from driverforge_toolkit.toolkit.runtime_request import request_of
+from driverforge_toolkit.toolkit.settings import settings_of
 from support.fakes.fakehost import fake_node
 
 # what the operator sets on the pod on a GKE COS node, with CDI

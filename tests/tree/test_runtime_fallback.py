@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported, UsageError
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import selection
-from driverforge_node.runtime.model import RuntimeKind, Supervisor
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, runtime_status
-from driverforge_node.runtime.transaction.activation import activation_text, check_activation
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find import selection
+from driverforge_toolkit.runtime.model import RuntimeKind, Supervisor
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, runtime_status
+from driverforge_toolkit.runtime.transaction.activation import activation_text, check_activation
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import process, with_docker

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.backends import oci_hook
+from driverforge_toolkit.runtime.backends import oci_hook
 from support.fakes.fakehost import FakeNode, fake_node
 
 HOOK = "/etc/hooks.d/nvidia.json"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure
-from driverforge_node.ports import Host, Metadata
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.journal import JournalEntry, JournalFile, exclusive_runtime
-from driverforge_node.runtime.model import (
+from driverforge_host.ports import Host, Metadata
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.journal import JournalEntry, JournalFile, exclusive_runtime
+from driverforge_toolkit.runtime.model import (
     RUNC,
     Handler,
     NodePath,

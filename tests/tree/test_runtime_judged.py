@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError, Unavailable, Unsupported
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, RUNTIMES
-from driverforge_node.runtime.formats.values import lookup, put, take
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import plans
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, RUNTIMES
+from driverforge_toolkit.runtime.formats.values import lookup, put, take
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import plans
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 

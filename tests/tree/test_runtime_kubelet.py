@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.doctor import gather_runtime
-from driverforge_node.ports import Connection
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import selection
-from driverforge_node.runtime.find.kubelet import kubelet_endpoints
-from driverforge_node.runtime.model import DaemonPath, NodePath, Supervisor
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_host.ports import Connection
+from driverforge_toolkit.doctor import gather_runtime
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find import selection
+from driverforge_toolkit.runtime.find.kubelet import kubelet_endpoints
+from driverforge_toolkit.runtime.model import DaemonPath, NodePath, Supervisor
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
 from support.fakes.fakecontainerd import SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import process

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.model import NodePath, RuntimeKind
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import plans, runtime_status
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.model import NodePath, RuntimeKind
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import plans, runtime_status
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime, plan_of
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.formats.tomledit import parse
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime, plan_of
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 import pytest
 
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakedocker import CONFIG, FakeDocker
 from support.fakes.fakehost import fake_node
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported, UsageError
-from driverforge_node.ports import Connection
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends import containerd
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, RUNTIMES, default_of
-from driverforge_node.runtime.formats.values import take
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans
-from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_host.ports import Connection
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends import containerd
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, RUNTIMES, default_of
+from driverforge_toolkit.runtime.formats.values import take
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans
+from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakedocker import CONFIG as DAEMON_JSON
 from support.fakes.fakedocker import SOCKET as DOCKER_SOCKET

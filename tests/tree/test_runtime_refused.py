@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import CommandFailed, UsageError
-from driverforge_node import cli
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime, plan_of
-from driverforge_node.host.services import SystemdServices
-from driverforge_node.ports import Host, bytes_of
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, refused, restore, runtime_status
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_host.adapters.services import SystemdServices
+from driverforge_host.ports import Host, bytes_of
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime, plan_of
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, refused, restore, runtime_status
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import NODE, FakeCommands, FakeNode, fake_node
 

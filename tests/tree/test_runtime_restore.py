@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.host.real import real_host
-from driverforge_node.ports import Metadata
-from driverforge_node.runtime.find.instance import boot_id, process_instance
-from driverforge_node.runtime.journal import JournalFile
-from driverforge_node.runtime.model import NO_PROCESS, ProcessInstance
-from driverforge_node.runtime.transaction import restore
-from driverforge_node.runtime.transaction.restore_script import (
+from driverforge_host.adapters.real import real_host
+from driverforge_host.ports import Metadata
+from driverforge_toolkit.runtime.find.instance import boot_id, process_instance
+from driverforge_toolkit.runtime.journal import JournalFile
+from driverforge_toolkit.runtime.model import NO_PROCESS, ProcessInstance
+from driverforge_toolkit.runtime.transaction import restore
+from driverforge_toolkit.runtime.transaction.restore_script import (
     SCRIPT,
     RestoreOrder,
     boot_unit,

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable
-from driverforge_node.ports import Host, Result
-from driverforge_node.runtime.journal import JournalFile
-from driverforge_node.runtime.model import NO_PROCESS
-from driverforge_node.runtime.transaction import restore
-from driverforge_node.runtime.transaction.restore import FOLDER
-from driverforge_node.runtime.transaction.restore_script import (
+from driverforge_host.ports import Host, Result
+from driverforge_toolkit.runtime.journal import JournalFile
+from driverforge_toolkit.runtime.model import NO_PROCESS
+from driverforge_toolkit.runtime.transaction import restore
+from driverforge_toolkit.runtime.transaction.restore import FOLDER
+from driverforge_toolkit.runtime.transaction.restore_script import (
     SCRIPT,
     UNIT_FOLDER,
     RestoreOrder,

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node.host.services import SystemdServices
-from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.model import Supervisor
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, restore
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_host.adapters.services import SystemdServices
+from driverforge_host.adapters.subprocesses import SystemCommands
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.model import Supervisor
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, restore
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import FakeNode, FakeServices, fake_node
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed
-from driverforge_node.ports import Metadata
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends import effective
-from driverforge_node.runtime.model import Supervisor
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, refused, restore
-from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.restore_script import SCRIPT, UNIT_FOLDER
+from driverforge_host.ports import Metadata
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends import effective
+from driverforge_toolkit.runtime.model import Supervisor
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, refused, restore
+from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_toolkit.runtime.transaction.restore_script import SCRIPT, UNIT_FOLDER
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakedocker import CONFIG as DAEMON_JSON
 from support.fakes.fakedocker import FakeDocker

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driverforge_core.errors import Unavailable, Unsupported, UsageError
-from driverforge_node.ports import Connection, Host
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import selection
-from driverforge_node.runtime.journal import exclusive_runtime
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, restore
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
-from driverforge_node.toolkit.runtime_request import request_of_command
+from driverforge_host.ports import Connection, Host
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find import selection
+from driverforge_toolkit.runtime.journal import exclusive_runtime
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import change, plans, restore
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.toolkit.runtime_request import request_of_command
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakefiles import Killed
 from support.fakes.fakehost import FakeNode, fake_node

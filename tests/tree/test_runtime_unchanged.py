@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.model import Supervisor
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import unchanged
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
-from driverforge_node.runtime.transaction.summary import done_text
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.model import Supervisor
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import unchanged
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.runtime.transaction.summary import done_text
 from support.fakes.fakecontainerd import BINARY, CONFIG, DROP_IN, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import process

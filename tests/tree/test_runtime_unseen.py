@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
-from driverforge_node.ports import Connection, Sockets
-from driverforge_node.runtime.find import docker_info, http, selection
-from driverforge_node.runtime.find.daemon import daemon_behind
-from driverforge_node.runtime.model import NodePath
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_host.ports import Connection, Sockets
+from driverforge_toolkit.runtime.find import docker_info, http, selection
+from driverforge_toolkit.runtime.find.daemon import daemon_behind
+from driverforge_toolkit.runtime.model import NodePath
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
 from support.fakes.fakecontainerd import SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import Silent

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.containerd_config import default_of
-from driverforge_node.runtime.find import cri
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import plans
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends.containerd_config import default_of
+from driverforge_toolkit.runtime.find import cri
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction import plans
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 

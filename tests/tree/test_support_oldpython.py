@@ -16,9 +16,9 @@ from support.oldpython import needs_newer_python
         ("import pytest\nfrom hypothesis import given\nfrom support.fakes.mockpath import MockPath\n", False),
         ("from driverforge_build.lock.pins import Lock\n", True),
         ("def test() -> None:\n    import yaml\n", True),
-        ("from driverforge_node.runtime import journal\n", True),
-        ("from driverforge_node import runtime\n", True),
-        ("from driverforge_node.commands import runtime\n", True),
+        ("from driverforge_toolkit.runtime import journal\n", True),
+        ("from driverforge_toolkit import runtime\n", True),
+        ("from driverforge_toolkit.commands import runtime\n", True),
         ("PROGRAM = 'from driverforge_build.cli import main'\n", True),  # for a child process
         ("from support.machines import pod\n", True),  # which reads YAML
         ("from support.machines.pod import run\n", True),

@@ -18,15 +18,15 @@ import pytest
 import yaml
 
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node.app.management_spec import write_management_spec
-from driverforge_node.commands import toolkit as command
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
-from driverforge_node.toolkit import artifacts
-from driverforge_node.toolkit.install import WRITTEN, InstalledRelease, install_release
-from driverforge_node.toolkit.release_plan import layout_of, wanted_release
-from driverforge_node.toolkit.runtime_request import request_of
-from driverforge_node.toolkit.settings import ToolkitSettings
-from driverforge_node.toolkit.wrapper import Wrapper, render_wrapper
+from driverforge_toolkit.app.management_spec import write_management_spec
+from driverforge_toolkit.commands import toolkit as command
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.toolkit import artifacts
+from driverforge_toolkit.toolkit.install import WRITTEN, InstalledRelease, install_release
+from driverforge_toolkit.toolkit.release_plan import layout_of, wanted_release
+from driverforge_toolkit.toolkit.runtime_request import request_of
+from driverforge_toolkit.toolkit.settings import ToolkitSettings
+from driverforge_toolkit.toolkit.wrapper import Wrapper, render_wrapper
 from support.fakes.driverroot import ROOT as DRIVER_ROOT
 from support.fakes.driverroot import bare_node, write_tree
 from support.fakes.fakehost import FakeNode

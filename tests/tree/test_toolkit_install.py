@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, TemporaryFailure
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.processes import KernelProcesses
-from driverforge_node.toolkit import releases, toolkit_status
-from driverforge_node.toolkit.install import LOCK, InstalledRelease, exclusive_toolkit, install_release
-from driverforge_node.toolkit.release_plan import wanted_release
-from driverforge_node.toolkit.releases import Layout
-from driverforge_node.toolkit.settings import ToolkitSettings, settings_of
-from driverforge_node.toolkit.wrapper import WRAPPED
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.processes import KernelProcesses
+from driverforge_toolkit.toolkit import releases, toolkit_status
+from driverforge_toolkit.toolkit.install import LOCK, InstalledRelease, exclusive_toolkit, install_release
+from driverforge_toolkit.toolkit.release_plan import wanted_release
+from driverforge_toolkit.toolkit.releases import Layout
+from driverforge_toolkit.toolkit.settings import ToolkitSettings, settings_of
+from driverforge_toolkit.toolkit.wrapper import WRAPPED
 from support.fakes.fakefiles import Killed
 from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
 from support.samples.toolkitsource import VERSION, write_source

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from driverforge_core.errors import NotPermitted, Unavailable
-from driverforge_node.ports import Connection, Sockets
-from driverforge_node.runtime.find import selection
-from driverforge_node.runtime.find.kubelet import kubelet_endpoints
-from driverforge_node.runtime.request import RuntimeRequest
-from driverforge_node.toolkit.release_plan import layout_of
-from driverforge_node.toolkit.runtime_request import request_of
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_host.ports import Connection, Sockets
+from driverforge_toolkit.runtime.find import selection
+from driverforge_toolkit.runtime.find.kubelet import kubelet_endpoints
+from driverforge_toolkit.runtime.request import RuntimeRequest
+from driverforge_toolkit.toolkit.release_plan import layout_of
+from driverforge_toolkit.toolkit.runtime_request import request_of
+from driverforge_toolkit.toolkit.settings import settings_of
 from support.cluster import toolkitpod
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node

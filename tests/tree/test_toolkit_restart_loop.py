@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.app import toolkit_run
-from driverforge_node.app.toolkit_run import SETTLING, UNINSTALL, parts_of
-from driverforge_node.runtime import journal
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_toolkit.app import toolkit_run
+from driverforge_toolkit.app.toolkit_run import SETTLING, UNINSTALL, parts_of
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.toolkit.settings import settings_of
 from support.fakes.driverroot import bare_node
 from support.fakes.fakecontainerd import FakeContainerd
 from support.fakes.fakehost import FakeNode

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-import driverforge_node
+import driverctl
+from driverctl.cli import build_parser
+from driverctl.compatible import toolkit_arguments
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node.app.toolkit_run import UNINSTALL, RunParts, run_toolkit
-from driverforge_node.cli import build_parser
-from driverforge_node.commands.compatible import toolkit_arguments
-from driverforge_node.toolkit import toolkit_status
-from driverforge_node.toolkit.releases import Layout
-from driverforge_node.toolkit.settings import ToolkitSettings, settings_of
+from driverforge_toolkit.app.toolkit_run import UNINSTALL, RunParts, run_toolkit
+from driverforge_toolkit.toolkit import toolkit_status
+from driverforge_toolkit.toolkit.releases import Layout
+from driverforge_toolkit.toolkit.settings import ToolkitSettings, settings_of
 from support.fakes.fakehost import FakeNode, fake_node
 from support.samples.toolkitsource import write_source
 
@@ -229,8 +229,8 @@ def test_the_compatible_name(argv: list[str], environ: dict[str, str], meaning: 
     ],
 )
 def test_the_compatible_name_exits_1_with_one_message(tmp_path: Path, words: list[str], says: str) -> None:
-    start = "import sys; sys.argv[0] = 'nvidia-toolkit'; from driverforge_node.cli import main; main()"
-    environment = {"PYTHONPATH": str(Path(driverforge_node.__file__).parents[1]), "PATH": "/usr/bin:/bin"}
+    start = "import sys; sys.argv[0] = 'nvidia-toolkit'; from driverctl.cli import main; main()"
+    environment = {"PYTHONPATH": str(Path(driverctl.__file__).parents[1]), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-c", start, *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
@@ -239,7 +239,7 @@ def test_the_compatible_name_exits_1_with_one_message(tmp_path: Path, words: lis
 
 
 def test_without_a_driver_the_cdi_part_says_so(node: FakeNode) -> None:
-    from driverforge_node.app.management_spec import write_management_spec
+    from driverforge_toolkit.app.management_spec import write_management_spec
 
     with pytest.raises(Unavailable):
         write_management_spec(node.host, settings(cdi_enabled="true"), LAYOUT)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.toolkit.wrapper import RUNTIMES, WRAPPED, render_wrapper, wrapper_of
+from driverforge_toolkit.toolkit.wrapper import RUNTIMES, WRAPPED, render_wrapper, wrapper_of
 from support.process import run
 from support.samples.wrappers import CLEAN, call, modules, write_telling
 

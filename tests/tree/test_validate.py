@@ -16,13 +16,13 @@ from driverforge_core import nodekeys
 from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, TemporaryFailure, Unavailable
 from driverforge_core.nodekeys import DRIVER_SWITCH, PRE_INSTALLED, WORKLOAD
 from driverforge_core.validations import CC_MANAGER, DRIVER_CONTAINER, FOLDER, WRITTEN, Component
-from driverforge_node.app.validation import LINKS, validate
-from driverforge_node.ports import JsonObject, LoadedModule
-from driverforge_node.validate.check_table import CHECKS
-from driverforge_node.validate.container_checks import COUNT, libraries
-from driverforge_node.validate.context import Context
-from driverforge_node.validate.driver_check import OPERANDS_HERE
-from driverforge_node.validate.validator_settings import VARIABLES, page, parse
+from driverforge_host.ports import JsonObject, LoadedModule
+from driverforge_toolkit.app.validation import LINKS, validate
+from driverforge_toolkit.validate.check_table import CHECKS
+from driverforge_toolkit.validate.container_checks import COUNT, libraries
+from driverforge_toolkit.validate.context import Context
+from driverforge_toolkit.validate.driver_check import OPERANDS_HERE
+from driverforge_toolkit.validate.validator_settings import VARIABLES, page, parse
 from support.fakes.fakecluster import FakeCluster
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.heard import heard

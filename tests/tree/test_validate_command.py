@@ -18,7 +18,7 @@ from support.process import start, stop, until
 
 MAIN = (
     f"import sys; sys.path[:0] = {sys.path!r}; sys.argv[0] = 'nvidia-validator'; "
-    "from driverforge_node.cli import main; main()"
+    "from driverctl.cli import main; main()"
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable
-from driverforge_node.host.cuda_driver import DriverApi
+from driverforge_toolkit.adapters.cuda_driver import DriverApi
 from support.fakes import cudalibrary
 
 FIRST, SECOND = [float(n) for n in range(1000)], [0.5 * n for n in range(1000)]

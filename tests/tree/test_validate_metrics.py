@@ -15,13 +15,13 @@ import pytest
 
 from driverforge_core.errors import Unavailable
 from driverforge_core.validations import FOLDER
-from driverforge_node.app.status_exporter import export
-from driverforge_node.host.clock import SignalClock
-from driverforge_node.host.metrics_server import AT_ONCE, HttpMetrics
-from driverforge_node.ports import Host, JsonObject
-from driverforge_node.validate.context import Context
-from driverforge_node.validate.node_metrics import METRICS
-from driverforge_node.validate.validator_settings import parse
+from driverforge_host.adapters.clock import SignalClock
+from driverforge_host.adapters.metrics_server import AT_ONCE, HttpMetrics
+from driverforge_host.ports import Host, JsonObject
+from driverforge_toolkit.app.status_exporter import export
+from driverforge_toolkit.validate.context import Context
+from driverforge_toolkit.validate.node_metrics import METRICS
+from driverforge_toolkit.validate.validator_settings import parse
 from support.fakes.fakecluster import FakeCluster
 from support.fakes.fakehost import FakeNode, fake_node
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.app.configure_runtime import apply_runtime, request_again
-from driverforge_node.app.toolkit_watch import watch_toolkit
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.containerd import handlers
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, default_of
-from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_toolkit.app.configure_runtime import apply_runtime, request_again
+from driverforge_toolkit.app.toolkit_watch import watch_toolkit
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.backends.containerd import handlers
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, default_of
+from driverforge_toolkit.runtime.formats.values import lookup
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.toolkit.settings import settings_of
 from support.fakes.driverroot import bare_node
 from support.fakes.fakecontainerd import CONFIG, ROOT, FakeContainerd
 from support.fakes.fakehost import FakeNode

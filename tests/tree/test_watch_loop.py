@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, UsageError
-from driverforge_node.app.configure_runtime import apply_runtime
-from driverforge_node.app.toolkit_run import parts_of
-from driverforge_node.cdi import stale
-from driverforge_node.gpu.roots import DriverRoots
-from driverforge_node.runtime import journal
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.backends import template
-from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
-from driverforge_node.toolkit import settings
-from driverforge_node.toolkit.releases import Layout
-from driverforge_node.watch.decide import WatchPolicy
-from driverforge_node.watch.look import Observer, WatchTargets
-from driverforge_node.watch.rounds import FOLDER, WatchActions, watch
-from driverforge_node.watch.window import parse
+from driverforge_host.gpu.roots import DriverRoots
+from driverforge_toolkit.app.configure_runtime import apply_runtime
+from driverforge_toolkit.app.toolkit_run import parts_of
+from driverforge_toolkit.cdi import stale
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime import request as asked
+from driverforge_toolkit.runtime.backends import template
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.toolkit import settings
+from driverforge_toolkit.toolkit.releases import Layout
+from driverforge_toolkit.watch.decide import WatchPolicy
+from driverforge_toolkit.watch.look import Observer, WatchTargets
+from driverforge_toolkit.watch.rounds import FOLDER, WatchActions, watch
+from driverforge_toolkit.watch.window import parse
 from support.fakes.driverroot import DEVICES, add_device, bare_node, write_tree
 from support.fakes.driverroot import ROOT as DRIVER_ROOT
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from driverforge_core.errors import InputError
-from driverforge_node.cdi import specfiles, transform
-from driverforge_node.cdi.conformance import minimum_version
-from driverforge_node.cdi.device_edits import additional_gid
-from driverforge_node.cdi.hooks import ALL, HookProgram, is_library
-from driverforge_node.cdi.libraries import so_name
-from driverforge_node.cdi.modes import channel_problem
-from driverforge_node.cdi.spec import ContainerEdits, Spec, SpecHook, SpecMount
+from driverforge_toolkit.cdi import specfiles, transform
+from driverforge_toolkit.cdi.conformance import minimum_version
+from driverforge_toolkit.cdi.device_edits import additional_gid
+from driverforge_toolkit.cdi.hooks import ALL, HookProgram, is_library
+from driverforge_toolkit.cdi.libraries import so_name
+from driverforge_toolkit.cdi.modes import channel_problem
+from driverforge_toolkit.cdi.spec import ContainerEdits, Spec, SpecHook, SpecMount
 from support.upstream import cdicases
 from support.upstream.cdicases import Case
 from support.upstream.toolkitcases import deviations

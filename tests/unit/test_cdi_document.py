@@ -15,15 +15,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError
-from driverforge_node.cdi import specfiles
-from driverforge_node.cdi.conformance import (
+from driverforge_toolkit.cdi import specfiles
+from driverforge_toolkit.cdi.conformance import (
     broken_rules,
     file_name,
     fitting_version,
     minimum_version,
     split_kind,
 )
-from driverforge_node.cdi.spec import (
+from driverforge_toolkit.cdi.spec import (
     ContainerEdits,
     DeviceNode,
     IntelRdt,

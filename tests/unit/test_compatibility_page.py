@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from driverctl.cli import build_parser
+from driverctl.compatible import driver_arguments
 from driverforge_core.errors import UsageError
-from driverforge_node.cli import build_parser
-from driverforge_node.commands.compatible import driver_arguments
-from driverforge_node.driver.state.variables import VARIABLES
-from driverforge_node.toolkit.options import OPTIONS
+from driverforge_driver.state.variables import VARIABLES
+from driverforge_toolkit.toolkit.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = ROOT / "tests/cases/contract"

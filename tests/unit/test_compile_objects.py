@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_node.driver.build.objects import files_read
+from driverforge_driver.compile.objects import files_read
 
 COMMAND_FILE = """savedcmd_{target} := gcc-12 -c -o {target} {source}
 

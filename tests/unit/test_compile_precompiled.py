@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from driverforge_node.driver.build.beginnings import HEAVY, PAYS_FROM, Texts, guard, shared
+from driverforge_driver.compile.beginnings import HEAVY, PAYS_FROM, Texts, guard, shared
 
 
 @pytest.mark.parametrize(

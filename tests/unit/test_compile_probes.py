@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_node.driver.build.probes import (
+from driverforge_driver.compile.probes import (
     Flags,
     Probe,
     Question,

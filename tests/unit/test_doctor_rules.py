@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook
-from driverforge_node.cdi.specfiles import SpecFile
-from driverforge_node.doctor import runtime_files
-from driverforge_node.doctor.evidence import (
+from driverforge_toolkit.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook
+from driverforge_toolkit.cdi.specfiles import SpecFile
+from driverforge_toolkit.doctor import runtime_files
+from driverforge_toolkit.doctor.evidence import (
     NodeEvidence,
     RestoreEvidence,
     RestoreState,
     RuntimeEvidence,
     ToolkitEvidence,
 )
-from driverforge_node.doctor.presentation import as_document, as_text, page
-from driverforge_node.doctor.rules import RULES, examine, looked_at
-from driverforge_node.runtime.formats.tomledit import parse
-from driverforge_node.runtime.journal import JournalEntry, JournalFile
-from driverforge_node.runtime.model import Supervisor
-from driverforge_node.runtime.transaction.refused import RefusedChange
+from driverforge_toolkit.doctor.presentation import as_document, as_text, page
+from driverforge_toolkit.doctor.rules import RULES, examine, looked_at
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.journal import JournalEntry, JournalFile
+from driverforge_toolkit.runtime.model import Supervisor
+from driverforge_toolkit.runtime.transaction.refused import RefusedChange
 
 CONFIG = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"

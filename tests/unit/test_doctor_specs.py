@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_node.cdi.generate import MODES, default_kind
-from driverforge_node.cdi.modes import SpecMode
-from driverforge_node.cdi.remedy import generate_options, rewrite_command
-from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook, SpecMount
-from driverforge_node.cdi.specfiles import SpecFile
-from driverforge_node.doctor import rules_node
-from driverforge_node.doctor.evidence import Diagnosis, NodeEvidence, ToolkitEvidence
+from driverforge_toolkit.cdi.generate import MODES, default_kind
+from driverforge_toolkit.cdi.modes import SpecMode
+from driverforge_toolkit.cdi.remedy import generate_options, rewrite_command
+from driverforge_toolkit.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook, SpecMount
+from driverforge_toolkit.cdi.specfiles import SpecFile
+from driverforge_toolkit.doctor import rules_node
+from driverforge_toolkit.doctor.evidence import Diagnosis, NodeEvidence, ToolkitEvidence
 
 MANAGEMENT = "/var/run/cdi/management.acme.com-gpu.yaml"
 PLUGIN = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"

@@ -36,7 +36,7 @@ def error_classes() -> dict[str, int]:
     while waiting:
         one = waiting.pop()
         waiting += one.__subclasses__()
-        if not one.__module__.startswith("driverforge_node"):
+        if not one.__module__.startswith(("driverforge_host", "driverforge_driver", "driverforge_toolkit")):
             found[one.__name__] = one.exit_code
     return found
 

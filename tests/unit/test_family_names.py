@@ -7,9 +7,9 @@ import pytest
 from driverforge_core.errors import Unsupported
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
-from driverforge_node.family import debian, rhel, suse
-from driverforge_node.family.lookup import family_of
-from driverforge_node.family.model import Family
+from driverforge_driver.family import debian, rhel, suse
+from driverforge_driver.family.lookup import family_of
+from driverforge_driver.family.model import Family
 
 
 def os_release(name: str, version: str = "", *like: str) -> OsRelease:

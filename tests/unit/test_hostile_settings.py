@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError, UsageError
-from driverforge_node.runtime.request import wanted_handlers
-from driverforge_node.toolkit.options import OPTIONS
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_toolkit.runtime.request import wanted_handlers
+from driverforge_toolkit.toolkit.options import OPTIONS
+from driverforge_toolkit.toolkit.settings import settings_of
 
 ODD = (
     "",

@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from driverforge_node.toolkit.options import OPTIONS
-from driverforge_node.toolkit.settings import settings_of
+from driverforge_toolkit.toolkit.options import OPTIONS
+from driverforge_toolkit.toolkit.settings import settings_of
 
 FOLDER = Path(__file__).parents[2] / "docs/kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))

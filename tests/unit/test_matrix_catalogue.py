@@ -14,7 +14,7 @@ from driverforge_build.matrix.globs import matching
 from driverforge_core.driver import DriverVersion
 from driverforge_core.osid import OsId
 from driverforge_core.tags import jit_tag
-from driverforge_node.catalogue import GPUS, PROBES
+from driverforge_host.catalogue import GPUS, PROBES
 
 MATRIX = load_matrix()
 CELLS = {cell.key: cell for cell in jit_cells(MATRIX)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_node.driver.build.headers import signature_digests
+from driverforge_driver.compile.headers import signature_digests
 
 DEBIAN_12 = """CONFIG_MODULE_SIG=y
 # CONFIG_MODULE_SIG_SHA512 is not set

@@ -7,7 +7,7 @@ import pytest
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import HeaderProbe, ProbeRule, count_parameters
 from driverforge_core.kernel import KernelRelease
-from driverforge_node import catalogue
+from driverforge_host import catalogue
 
 # include/linux/pci.h of 6.1.0-50, of 6.12.107+deb13, and the !CONFIG_PCI stub of both
 THREE = (

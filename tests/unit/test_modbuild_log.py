@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure
-from driverforge_node.driver.build.compiler import compile_error, first_errors
+from driverforge_driver.compile.compiler import compile_error, first_errors
 
 # open 550.163.01 against 6.12.107+deb13-cloud-amd64, gcc 14.2 (excerpt)
 RESIZE = """NV_CONFTEST_CFLAGS=-std=gnu11 -Werror=implicit-function-declaration -Wno-error

@@ -25,7 +25,7 @@ listed = program("listed")
 result = program("result")
 equivalent = program("equivalent")
 
-PLAN = "entrypoints/driverforge_node/driver/plan.py"
+PLAN = "entrypoints/driverforge_driver/driver/plan.py"
 
 
 def mutant(line: int, *, file: str = PLAN) -> object:

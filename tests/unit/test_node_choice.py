@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, Unsupported
-from driverforge_node.catalogue import GPUS
-from driverforge_node.driver.choice import choose_modules, type_order
-from driverforge_node.driver.state.facts import DriverFacts, WantedDriver
-from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
-from driverforge_node.driver.state.network import Network, NetworkBuildFiles
-from driverforge_node.driver.state.variables import WantedModuleType
+from driverforge_driver.driver.choice import choose_modules, type_order
+from driverforge_driver.state.facts import DriverFacts, WantedDriver
+from driverforge_driver.state.module_sets import ModuleSource, SourcePlace
+from driverforge_driver.state.network import Network, NetworkBuildFiles
+from driverforge_driver.state.variables import WantedModuleType
+from driverforge_host.catalogue import GPUS
 from support.samples.driverfacts import DRIVER, GPU, RELEASE, facts, image, source, wanted
 
 ENFORCED = "module.sig_enforce is on"

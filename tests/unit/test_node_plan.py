@@ -22,18 +22,18 @@ from driverforge_core.errors import (
     Unsupported,
 )
 from driverforge_core.pci import PciDevice
-from driverforge_node.driver import steps
-from driverforge_node.driver.converge import forget_steps, leftovers, undo_steps
-from driverforge_node.driver.plan import DEFAULT_PARAMETERS, DefaultParameter, next_steps, parameter_texts
-from driverforge_node.driver.state.daemons import PERSISTENCED
-from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
-from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
-from driverforge_node.driver.state.network import Network
-from driverforge_node.driver.state.records import KernelJournal, RunningDaemon
-from driverforge_node.driver.state.variables import WantedModuleType
-from driverforge_node.driver.usage import removal_order
-from driverforge_node.ports import Holder, LoadedModule
-from driverforge_node.reconcile.outcomes import Blocked, Done, Steps
+from driverforge_driver.driver import steps
+from driverforge_driver.driver.converge import forget_steps, leftovers, undo_steps
+from driverforge_driver.driver.plan import DEFAULT_PARAMETERS, DefaultParameter, next_steps, parameter_texts
+from driverforge_driver.driver.usage import removal_order
+from driverforge_driver.state.daemons import PERSISTENCED
+from driverforge_driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
+from driverforge_driver.state.module_sets import ModuleSource, SourcePlace
+from driverforge_driver.state.network import Network
+from driverforge_driver.state.records import KernelJournal, RunningDaemon
+from driverforge_driver.state.variables import WantedModuleType
+from driverforge_host.ports import Holder, LoadedModule
+from driverforge_host.reconcile.outcomes import Blocked, Done, Steps
 from support.samples.driverfacts import (
     DIGEST,
     DRIVER,

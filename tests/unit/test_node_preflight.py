@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, StorageFailed, Unavailable, Unsupported
-from driverforge_node.driver.preflight import (
+from driverforge_driver.driver.preflight import (
     gpu_problem,
     owner_resolution,
     preflight,
     signature_problem,
     space_problem,
 )
-from driverforge_node.driver.state.facts import DriverFacts
-from driverforge_node.driver.state.variables import WantedModuleType
+from driverforge_driver.state.facts import DriverFacts
+from driverforge_driver.state.variables import WantedModuleType
 from support.samples.driverfacts import DRIVER, GPU, RELEASE, facts, source, wanted
 
 ENFORCED = "module.sig_enforce is on"

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driverctl.cli import build_parser
+from driverctl.compatible import driver_arguments
 from driverforge_core.errors import InputError, UsageError
-from driverforge_node import probe
-from driverforge_node.cli import build_parser
-from driverforge_node.commands.compatible import driver_arguments
-from driverforge_node.driver.state import variables
-from driverforge_node.driver.state.daemons import PERSISTENCED
-from driverforge_node.driver.state.wanted_driver import own_digest
-from driverforge_node.driver.supervise import (
+from driverforge_driver.driver.supervise import (
     MAX_DELAY,
     STEADY,
     SupervisedDaemon,
     after_end,
     restart_delay,
 )
+from driverforge_driver.state import variables
+from driverforge_driver.state.daemons import PERSISTENCED
+from driverforge_driver.state.wanted_driver import own_digest
+from driverforge_host import probe
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/environment.md"
 
@@ -63,9 +63,11 @@ def test_the_page_is_the_table() -> None:
 
 
 def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
-    node = PAGE.parents[1] / "entrypoints/driverforge_node"
+    node = PAGE.parents[1] / "entrypoints/driverforge_driver"
     files = [
-        file for folder in ("driver", "family", "packages") for file in (node / folder).rglob("*.py")
+        file
+        for folder in ("state", "driver", "compile", "family", "packages")
+        for file in (node / folder).rglob("*.py")
     ] + [node / "app/module_build.py"]
     read = {
         name

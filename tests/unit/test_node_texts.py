@@ -18,15 +18,14 @@ from driverforge_core.errors import (
     Unsupported,
 )
 from driverforge_core.mountinfo import parse_mountinfo, unescape
-from driverforge_node.driver.state.loadtree import closure, parse_dep
-from driverforge_node.driver.state.observe import related_modules
-from driverforge_node.driver.steps.diagnose import explain_insert
-from driverforge_node.driver.usage import describe_holder
-from driverforge_node.gpu.detect import loaded_type
-from driverforge_node.gpu.device_files import device_majors
-from driverforge_node.host.modules import in_use, kmsg_sequence, kmsg_text, parse_proc_modules
-from driverforge_node.host.processes import MappedFile, mapped_files, parse_cgroup
-from driverforge_node.ports import Holder
+from driverforge_driver.driver.steps.diagnose import explain_insert
+from driverforge_driver.state.loadtree import closure, parse_dep
+from driverforge_driver.state.observe import related_modules
+from driverforge_host.adapters.modules import in_use, kmsg_sequence, kmsg_text, parse_proc_modules
+from driverforge_host.adapters.processes import MappedFile, mapped_files, parse_cgroup
+from driverforge_host.gpu.detect import loaded_type
+from driverforge_host.gpu.device_files import device_majors
+from driverforge_host.ports import Holder, describe_holder
 
 ID = "3f" * 32
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"

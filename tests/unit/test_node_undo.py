@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.driver import steps
-from driverforge_node.driver.converge import forget_steps, leftovers, undo_steps
-from driverforge_node.driver.state.facts import RootState
-from driverforge_node.driver.state.records import KernelJournal, RunningDaemon
+from driverforge_driver.driver import steps
+from driverforge_driver.driver.converge import forget_steps, leftovers, undo_steps
+from driverforge_driver.state.facts import RootState
+from driverforge_driver.state.records import KernelJournal, RunningDaemon
 from support.samples.driverfacts import DIGEST, DRIVER, facts, loaded, module, ready
 
 OURS, THEIRS = RunningDaemon(name="nvidia-persistenced", pid=9), RunningDaemon(name="other", pid=10)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.driver.usage import describe_holder, describe_use, in_use_error
-from driverforge_node.ports import Holder, LoadedModule
+from driverforge_driver.driver.usage import describe_use, in_use_error
+from driverforge_host.ports import Holder, LoadedModule, describe_holder
 from support.samples.driverfacts import loaded, module, ready
 
 TRAINER = Holder(pid=812, command="python3", path="/dev/nvidia0", container="", pod="")

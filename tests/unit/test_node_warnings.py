@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.driver.notices import left_out, warnings
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import DriverFacts, Goal
-from driverforge_node.driver.state.network import Network
+from driverforge_driver.driver.notices import left_out, warnings
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import DriverFacts, Goal
+from driverforge_driver.state.network import Network
 from support.samples.driverfacts import DRIVER, GPU, image, loaded, module, ready, wanted
 
 PEERMEM = wanted(peermem=True)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import pytest
 
 from driverforge_core.errors import StorageFailed, Unavailable, Unsupported
-from driverforge_node.family import debian
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.packages import PackageAccess, PackageRequest, apt
+from driverforge_driver.family import debian
+from driverforge_driver.packages import PackageAccess, PackageRequest, apt
+from driverforge_host.adapters.files import RootedFiles
 from support.fakes.answers import Answers
 
 RELEASE = "6.1.0-50-cloud-amd64"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from driverforge_core.errors import InputError, Unavailable, Unsupported
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.packages import PackageAccess, PackageRequest, RepositoryAttempt, dnf, rpm, zypper
+from driverforge_driver.packages import PackageAccess, PackageRequest, RepositoryAttempt, dnf, rpm, zypper
+from driverforge_host.adapters.files import RootedFiles
 from support.fakes.answers import Answers
 
 DEVEL = "kernel-devel-5.14.0-427.13.1.el9_4.x86_64"

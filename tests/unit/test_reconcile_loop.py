@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, InUse
-from driverforge_node.ports import Host
-from driverforge_node.reconcile.loop import (
+from driverforge_host.ports import Host
+from driverforge_host.reconcile.loop import (
     Declined,
     Stopped,
     gate_for,
@@ -18,7 +18,7 @@ from driverforge_node.reconcile.loop import (
     reconcile,
     undo,
 )
-from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Skipped, Step, Steps
+from driverforge_host.reconcile.outcomes import Blocked, Done, Outcome, Skipped, Step, Steps
 from support.fakes.fakehost import fake_node
 from support.heard import heard
 

@@ -78,7 +78,7 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
     }
     assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
     packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
-    assert packages >= {"driverforge_core", "driverforge_oci", "driverforge_node"}
+    assert packages >= {"driverforge_core", "driverforge_host", "driverforge_toolkit", "driverctl"}
     assert packages >= {"tomlrt", "h2", "hpack", "hyperframe"}
     assert b" python3 " in entries["pins/userspace"].content
 

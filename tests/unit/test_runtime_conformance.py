@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.runtime.backends.distributions import BACKENDS
+from driverforge_toolkit.runtime.backends.distributions import BACKENDS
 from support.upstream.toolkitcases import CORE, Case, counted, deviations, load, play, table
 
 DECLARED = {case: group for group in deviations() for case in group.cases}

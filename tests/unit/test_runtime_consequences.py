@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime.backends import containerd, docker
-from driverforge_node.runtime.model import Handler, WantedHandlers
-from driverforge_node.runtime.transaction.consequences import (
+from driverforge_toolkit.runtime.backends import containerd, docker
+from driverforge_toolkit.runtime.model import Handler, WantedHandlers
+from driverforge_toolkit.runtime.transaction.consequences import (
     changed_handlers,
     check_effective,
     check_programs,

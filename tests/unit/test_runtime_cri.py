@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, Unavailable
-from driverforge_node.runtime.find import cri
-from driverforge_node.runtime.find.cri import fields, messages, texts, varint
+from driverforge_toolkit.runtime.find import cri
+from driverforge_toolkit.runtime.find.cri import fields, messages, texts, varint
 
 OK = {"grpc-status": "0"}
 

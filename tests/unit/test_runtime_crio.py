@@ -13,14 +13,14 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unavailable
-from driverforge_node.ports import Connection
-from driverforge_node.runtime.backends import crio, oci_hook
-from driverforge_node.runtime.find import cri, crio_config
-from driverforge_node.runtime.formats.tomledit import parse
-from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.model import WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
-from driverforge_node.runtime.transaction.activation import reports
+from driverforge_host.ports import Connection
+from driverforge_toolkit.runtime.backends import crio, oci_hook
+from driverforge_toolkit.runtime.find import cri, crio_config
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.values import lookup
+from driverforge_toolkit.runtime.model import WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.transaction.activation import reports
 from support.fakes.runtimemodel import Files, daemon, effective
 
 DAEMON = daemon("crio")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_node.runtime.find.daemon import CONFIG_OPTIONS, version_of
-from driverforge_node.runtime.find.processes import option_value
-from driverforge_node.runtime.find.supervisor import distribution, unit_of
+from driverforge_toolkit.runtime.find.daemon import CONFIG_OPTIONS, version_of
+from driverforge_toolkit.runtime.find.processes import option_value
+from driverforge_toolkit.runtime.find.supervisor import distribution, unit_of
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError
-from driverforge_node.runtime.backends.containerd import patched, undone
-from driverforge_node.runtime.formats.tomledit import parse
-from driverforge_node.runtime.model import WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.backends.containerd import patched, undone
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.model import WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import daemon, effective
 
 DAEMON = daemon(version=(1, 6, 20))

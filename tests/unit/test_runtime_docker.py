@@ -7,11 +7,11 @@ import json
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.backends import docker
-from driverforge_node.runtime.formats import jsonedit
-from driverforge_node.runtime.formats.values import REMOVED, Change
-from driverforge_node.runtime.model import WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.backends import docker
+from driverforge_toolkit.runtime.formats import jsonedit
+from driverforge_toolkit.runtime.formats.values import REMOVED, Change
+from driverforge_toolkit.runtime.model import WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import daemon
 
 DAEMON = daemon("docker")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.runtime.find.docker_info import parse
+from driverforge_toolkit.runtime.find.docker_info import parse
 
 INFO = {
     "Runtimes": {"runc": {"path": "runc"}, "nvidia": {"path": "/n"}},

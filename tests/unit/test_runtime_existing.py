@@ -8,13 +8,13 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime.backends import containerd, docker
-from driverforge_node.runtime.backends.containerd import patched
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3
-from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.model import RUNC, RuntimeDaemon, WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
-from driverforge_node.runtime.transaction.consequences import check_effective, check_servable
+from driverforge_toolkit.runtime.backends import containerd, docker
+from driverforge_toolkit.runtime.backends.containerd import patched
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
+from driverforge_toolkit.runtime.formats.values import lookup
+from driverforge_toolkit.runtime.model import RUNC, RuntimeDaemon, WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.transaction.consequences import check_effective, check_servable
 from support.fakes.runtimemodel import Files, daemon, effective
 
 HANDLERS = nvidia_handlers("/t")

@@ -11,12 +11,12 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_node.runtime.backends import containerd, containerd_config, crio, docker
-from driverforge_node.runtime.formats import jsonedit
-from driverforge_node.runtime.formats.tomledit import edit, parse
-from driverforge_node.runtime.formats.values import Change, leaves, same
-from driverforge_node.runtime.model import RuntimeDaemon, WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.backends import containerd, containerd_config, crio, docker
+from driverforge_toolkit.runtime.formats import jsonedit
+from driverforge_toolkit.runtime.formats.tomledit import edit, parse
+from driverforge_toolkit.runtime.formats.values import Change, leaves, same
+from driverforge_toolkit.runtime.model import RuntimeDaemon, WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import Files, configs, crio_configs, daemon, effective, toml
 
 HANDLERS = nvidia_handlers("/t")

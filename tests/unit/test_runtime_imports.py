@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.backends import config_files, imports
-from driverforge_node.runtime.backends.imports import (
+from driverforge_toolkit.runtime.backends import config_files, imports
+from driverforge_toolkit.runtime.backends.imports import (
     brings_in,
     glob_base,
     matches,

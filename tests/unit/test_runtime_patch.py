@@ -8,13 +8,13 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime.backends import containerd
-from driverforge_node.runtime.backends.containerd import foreign, patched, stripped, undone
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3
-from driverforge_node.runtime.formats.tomledit import edit, parse
-from driverforge_node.runtime.formats.values import Change, dotted, lookup
-from driverforge_node.runtime.model import RUNC, Handler, RuntimeDaemon, WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.backends import containerd
+from driverforge_toolkit.runtime.backends.containerd import foreign, patched, stripped, undone
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
+from driverforge_toolkit.runtime.formats.tomledit import edit, parse
+from driverforge_toolkit.runtime.formats.values import Change, dotted, lookup
+from driverforge_toolkit.runtime.model import RUNC, Handler, RuntimeDaemon, WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import Files, daemon, effective
 
 HANDLERS = nvidia_handlers("/t")[:2]

@@ -8,11 +8,11 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime.backends import containerd, crio, docker
-from driverforge_node.runtime.backends.containerd import patched, placed, stripped
-from driverforge_node.runtime.model import NodePath, WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
-from driverforge_node.runtime.transaction.consequences import check_effective
+from driverforge_toolkit.runtime.backends import containerd, crio, docker
+from driverforge_toolkit.runtime.backends.containerd import patched, placed, stripped
+from driverforge_toolkit.runtime.model import NodePath, WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.transaction.consequences import check_effective
 from support.fakes.runtimemodel import Files, daemon, effective
 
 HANDLERS = nvidia_handlers("/t")

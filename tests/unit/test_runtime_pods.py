@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from driverforge_core.errors import CommandFailed
-from driverforge_node.runtime.backends import config_files
-from driverforge_node.runtime.backends.crio_pods import ANNOTATION, STORAGE, pods_by_handler
-from driverforge_node.runtime.model import Handler
-from driverforge_node.runtime.transaction import held
-from driverforge_node.runtime.transaction.observed import ObservedRuntime
+from driverforge_toolkit.runtime.backends import config_files
+from driverforge_toolkit.runtime.backends.crio_pods import ANNOTATION, STORAGE, pods_by_handler
+from driverforge_toolkit.runtime.model import Handler
+from driverforge_toolkit.runtime.transaction import held
+from driverforge_toolkit.runtime.transaction.observed import ObservedRuntime
 from support.fakes.fakehost import FakeNode, fake_node
 
 

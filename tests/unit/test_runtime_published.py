@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime.backends.containerd_config import default_of, runtimes_of
-from driverforge_node.runtime.backends.distributions import BACKENDS
-from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.model import RuntimeDaemon, WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
-from driverforge_node.runtime.transaction.consequences import check_effective
+from driverforge_toolkit.runtime.backends.containerd_config import default_of, runtimes_of
+from driverforge_toolkit.runtime.backends.distributions import BACKENDS
+from driverforge_toolkit.runtime.formats.values import lookup
+from driverforge_toolkit.runtime.model import RuntimeDaemon, WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.transaction.consequences import check_effective
 from support.fakes.runtimemodel import Files, daemon, effective
 from support.samples.published import Published, published
 

@@ -10,8 +10,8 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3
-from driverforge_node.runtime.backends.template import (
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
+from driverforge_toolkit.runtime.backends.template import (
     BASE,
     BEGIN,
     END,
@@ -20,10 +20,10 @@ from driverforge_node.runtime.backends.template import (
     root_without_ours,
     undone,
 )
-from driverforge_node.runtime.backends.template_tables import tables_of
-from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.model import RUNC, Supervisor, Undone, WantedHandlers
-from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_toolkit.runtime.backends.template_tables import tables_of
+from driverforge_toolkit.runtime.formats.values import lookup
+from driverforge_toolkit.runtime.model import RUNC, Supervisor, Undone, WantedHandlers
+from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import daemon
 
 WANTED = WantedHandlers(handlers=nvidia_handlers("/t")[:2])

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from driverforge_node.runtime.backends.threeway import all_of_them, runtime_of, undo
-from driverforge_node.runtime.formats import jsonedit, tomledit
-from driverforge_node.runtime.model import Undone
+from driverforge_toolkit.runtime.backends.threeway import all_of_them, runtime_of, undo
+from driverforge_toolkit.runtime.formats import jsonedit, tomledit
+from driverforge_toolkit.runtime.model import Undone
 
 FILE = "/etc/docker/daemon.json"
 TOML = "/etc/containerd/config.toml"

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.formats.tomledit import parse
-from driverforge_node.toolkit.config_toml import (
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.toolkit.config_toml import (
     CliSection,
     RuntimeSection,
     ToolkitConfig,

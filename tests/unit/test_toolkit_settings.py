@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.commands import toolkit
-from driverforge_node.toolkit.options import OPTIONS, page
-from driverforge_node.toolkit.settings import ToolkitSettings, settings_of
+from driverforge_toolkit.commands import toolkit
+from driverforge_toolkit.toolkit.options import OPTIONS, page
+from driverforge_toolkit.toolkit.settings import ToolkitSettings, settings_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/toolkit-environment.md"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_node.watch.decide import (
+from driverforge_toolkit.watch.decide import (
     HOLD,
     HOLD_FAILED,
     NOTICE,
@@ -21,7 +21,7 @@ from driverforge_node.watch.decide import (
     decide,
     evidence_of,
 )
-from driverforge_node.watch.findings import (
+from driverforge_toolkit.watch.findings import (
     FileState,
     FindingKind,
     Findings,
@@ -32,7 +32,7 @@ from driverforge_node.watch.findings import (
     findings,
     next_baseline,
 )
-from driverforge_node.watch.window import parse
+from driverforge_toolkit.watch.window import parse
 
 CONFIG = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from driverforge_node.runtime.model import RuntimeDaemon, Supervisor
-from driverforge_node.watch.shadow import shadowed
+from driverforge_toolkit.runtime.model import RuntimeDaemon, Supervisor
+from driverforge_toolkit.watch.shadow import shadowed
 
 CONFIG, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
 CRI = 'plugins."io.containerd.grpc.v1.cri"'

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import UsageError
-from driverforge_node.watch.window import DAY, DAYS, is_open, next_open, parse
+from driverforge_toolkit.watch.window import DAY, DAYS, is_open, next_open, parse
 
 
 def at(day: int, hour: int, minute: int = 0) -> float:

@@ -16,9 +16,9 @@ MODULE = "/modules/stuck.ko"
 INSERT = """
 import os
 from driverforge_core.errors import TemporaryFailure
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.modules import KernelModules
-from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.modules import KernelModules
+from driverforge_host.adapters.subprocesses import SystemCommands
 try:
     KernelModules(SystemCommands(os.environ), RootedFiles(), limit=2).insert("stuck", base="/tree")
 except TemporaryFailure as error:
@@ -27,15 +27,15 @@ except TemporaryFailure as error:
 FOLLOW = """
 import os
 from driverforge_core.errors import TemporaryFailure
-from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_host.adapters.subprocesses import SystemCommands
 try:
     SystemCommands(os.environ).run(["modprobe", "--dirname", "/tree", "stuck"], stream=True, timeout=2)
 except TemporaryFailure as error:
     print(error.render())
 """
 COMPILERS = """
-from driverforge_node.driver.build.processors import cgroup_folders, processor_limit
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile.processors import cgroup_folders, processor_limit
+from driverforge_host.adapters.real import real_host
 host = real_host()
 print([processor_limit(host.files, folder) for folder in cgroup_folders(host)])
 """

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from driverforge_core.errors import InputError
 
-OWN = ("driverforge_core", "driverforge_oci", "driverforge_node")
+OWN = (
+    "driverforge_core",
+    "driverforge_oci",
+    "driverforge_host",
+    "driverforge_driver",
+    "driverforge_toolkit",
+    "driverctl",
+)
 THIRD_PARTY = {
     "h2": "h2",
     "hpack": "hpack",

@@ -35,6 +35,6 @@ def dockerfile(image: AnyImage, folder: Path) -> str:
 
 def launcher(image: AnyImage, program: str, folder: Path) -> str:
     """The sh script that starts one of its programs on the image's own interpreter."""
-    package = "driverforge_operator" if isinstance(image, OperatorSpec) else "driverforge_node"
+    package = "driverforge_operator" if isinstance(image, OperatorSpec) else "driverctl"
     template = _environment(folder).get_template("bin/launcher.j2")
     return template.render(image=image, program=program, package=package)

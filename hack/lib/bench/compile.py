@@ -31,9 +31,9 @@ from dataclasses import replace
 from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
-from driverforge_node.driver.build import job
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
+from driverforge_driver.compile import job
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
 version, source, kernel, debs, folder, node = sys.argv[1:]
 host = replace(real_host(), node=RootedFiles(node))
 image = ImageFacts(

@@ -54,7 +54,7 @@ def _of(workshop: Workshop, ctk: Path | None, suite: str, name: str, runs: int) 
         node.start(_RUNC)
         node.driverctl("apply")
         # as an image has it: the launcher's interpreter, no site packages searched
-        code = "import sys; from driverforge_node.cli import main; sys.argv[0] = 'driverctl'; main()"
+        code = "import sys; from driverctl.cli import main; sys.argv[0] = 'driverctl'; main()"
         ours = [sys.executable, "-c", code]
         theirs = _theirs(node, ctk)
         bare = [sys.executable, "-c", _LIBRARIES]

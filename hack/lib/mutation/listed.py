@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-_NODE = "entrypoints/driverforge_node"
+_HOST = "entrypoints/driverforge_host"
+_DRIVER = "entrypoints/driverforge_driver"
+_TOOLKIT = "entrypoints/driverforge_toolkit"
 _BUILDER = "builder/driverforge_build"
 # file → the test modules that concern it, the quick ones first: the first failure ends a mutant
 FILES: dict[str, tuple[str, ...]] = {
-    f"{_NODE}/driver/plan.py": (
+    f"{_DRIVER}/driver/plan.py": (
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_init.py",
         "tests/tree/test_node_peermem.py",
     ),
-    f"{_NODE}/driver/converge.py": (
+    f"{_DRIVER}/driver/converge.py": (
         "tests/unit/test_node_undo.py",
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_notices.py",
@@ -20,30 +22,30 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_node_stop.py",
         "tests/tree/test_node_daemons.py",
     ),
-    f"{_NODE}/driver/notices.py": (
+    f"{_DRIVER}/driver/notices.py": (
         "tests/unit/test_node_warnings.py",
         "tests/tree/test_node_notices.py",
         "tests/tree/test_node_peermem.py",
     ),
-    f"{_NODE}/driver/choice.py": (
+    f"{_DRIVER}/driver/choice.py": (
         "tests/unit/test_node_choice.py",
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_init.py",
         "tests/tree/test_node_peermem.py",
     ),
-    f"{_NODE}/driver/preflight.py": (
+    f"{_DRIVER}/driver/preflight.py": (
         "tests/unit/test_node_preflight.py",
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_init.py",
     ),
-    f"{_NODE}/driver/usage.py": (
+    f"{_DRIVER}/driver/usage.py": (
         "tests/unit/test_node_usage.py",
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_stop.py",
     ),
-    f"{_NODE}/reconcile/loop.py": ("tests/unit/test_reconcile_loop.py",),
-    f"{_NODE}/watch/decide.py": ("tests/unit/test_watch_decide.py", "tests/tree/test_watch_loop.py"),
-    f"{_NODE}/runtime/transaction/change.py": (
+    f"{_HOST}/reconcile/loop.py": ("tests/unit/test_reconcile_loop.py",),
+    f"{_TOOLKIT}/watch/decide.py": ("tests/unit/test_watch_decide.py", "tests/tree/test_watch_loop.py"),
+    f"{_TOOLKIT}/runtime/transaction/change.py": (
         "tests/tree/test_runtime_steps.py",
         "tests/tree/test_runtime_edited.py",
         "tests/tree/test_runtime_pending.py",
@@ -53,7 +55,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_runtime_refused.py",
         "tests/tree/test_runtime_unchanged.py",
     ),
-    f"{_NODE}/runtime/transaction/plans.py": (
+    f"{_TOOLKIT}/runtime/transaction/plans.py": (
         "tests/tree/test_runtime_unservable_plans.py",
         "tests/tree/test_runtime_held.py",
         "tests/tree/test_runtime_plans.py",
@@ -63,26 +65,26 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_runtime_node_kept.py",
         "tests/tree/test_runtime_config_asked.py",
     ),
-    f"{_NODE}/runtime/transaction/entry.py": (
+    f"{_TOOLKIT}/runtime/transaction/entry.py": (
         "tests/tree/test_runtime_plans.py",
         "tests/tree/test_runtime_edited.py",
         "tests/tree/test_runtime_pending.py",
         "tests/tree/test_runtime_node_kept.py",
     ),
-    f"{_NODE}/runtime/transaction/consequences.py": (
+    f"{_TOOLKIT}/runtime/transaction/consequences.py": (
         "tests/unit/test_runtime_consequences.py",
         "tests/unit/test_runtime_existing.py",
         "tests/unit/test_runtime_places_taken.py",
     ),
-    f"{_NODE}/runtime/transaction/restore.py": (
+    f"{_TOOLKIT}/runtime/transaction/restore.py": (
         "tests/tree/test_runtime_restore_made.py",
         "tests/tree/test_runtime_armed.py",
     ),
-    f"{_NODE}/runtime/journal.py": (
+    f"{_TOOLKIT}/runtime/journal.py": (
         "tests/tree/test_runtime_journal.py",
         "tests/tree/test_runtime_pending.py",
     ),
-    f"{_NODE}/runtime/backends/threeway.py": (
+    f"{_TOOLKIT}/runtime/backends/threeway.py": (
         "tests/unit/test_runtime_threeway.py",
         "tests/unit/test_runtime_docker.py",
         "tests/unit/test_runtime_crio.py",

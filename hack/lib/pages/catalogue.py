@@ -5,7 +5,7 @@ With --check, write nothing and exit 1 where a file differs.
 * builder/driverforge_build/data/matrix.schema.json, for editors
 * builder/driverforge_build/data/reports/*.schema.json, of what `driverforge` writes for other programs
 * entrypoints/driverforge_operator/data/*.schema.json, of what `driverforge-operator` does
-* entrypoints/driverforge_node/catalogue.py, what a node needs to know of the matrix
+* entrypoints/driverforge_host/catalogue.py, what a node needs to know of the matrix
 * charts/driverforge/crds/*.yaml, the operator's custom resources, from their models
 * charts/driverforge/files/rights.yaml and values.schema.json, from the kinds that it handles and those models
 * docs/matrix.md, the parts between `<!-- generated: NAME -->` and `<!-- end -->`
@@ -93,7 +93,7 @@ def main() -> int:
             + "\n"
             for name, one in OPERATOR_DOCUMENTS.items()
         },
-        "entrypoints/driverforge_node/catalogue.py": formatted(catalogue(matrix)),
+        "entrypoints/driverforge_host/catalogue.py": formatted(catalogue(matrix)),
         "docs/matrix.md": with_blocks(page, matrix),
         "charts/driverforge/crds/clusterpolicies.yaml": resource(operator_schema.cluster_policy()),
         "charts/driverforge/crds/nvidiadrivers.yaml": resource(operator_schema.nvidia_driver()),

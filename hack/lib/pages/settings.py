@@ -14,10 +14,10 @@ sys.path.insert(0, str(ROOT / "entrypoints"))
 
 
 def main() -> int:
-    from driverforge_node.doctor import presentation
-    from driverforge_node.driver.state import variables
-    from driverforge_node.toolkit import options
-    from driverforge_node.validate import validator_settings
+    from driverforge_driver.state import variables
+    from driverforge_toolkit.doctor import presentation
+    from driverforge_toolkit.toolkit import options
+    from driverforge_toolkit.validate import validator_settings
 
     pages = {
         "docs/environment.md": variables.page(),

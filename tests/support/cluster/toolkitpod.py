@@ -28,7 +28,7 @@ RUNTIMES = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-
 # what starts ours: as dockerfiles/bin renders it
 _LAUNCHER = """#!/bin/sh
 exec python3 -I -S -c 'import sys; sys.path.insert(0, "/opt/driverforge/lib"); sys.argv[0] = "{name}"
-from driverforge_node.cli import main; main()' "$@"
+from driverctl.cli import main; main()' "$@"
 """
 _DOUBLE = f"""#!/bin/sh
 # NOT NVIDIA's nvidia-container-runtime: a test double of driverforge. It changes nothing of a container.

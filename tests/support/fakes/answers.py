@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driverforge_core.errors import CommandFailed
-from driverforge_node.ports import Result
+from driverforge_host.ports import Result
 
 
 @dataclass

@@ -17,7 +17,7 @@ import h2.config
 import h2.connection
 import h2.events
 
-from driverforge_node.runtime.find.cri import messages, texts
+from driverforge_toolkit.runtime.find.cri import messages, texts
 from support.fakes.crioconfig import LISTS_HANDLERS, SPEAKS_V1, CrioConfig, Refusal
 from support.machines.cripods import encode
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.ports import Gpu
+from driverforge_host.ports import Gpu
 from support.fakes.fakehost import FakeNode, fake_node
 
 ROOT = "/driver-root"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from driverforge_node.ports import JsonObject
+from driverforge_host.ports import JsonObject
 
 
 @dataclass

@@ -19,12 +19,12 @@ import h2.connection
 import h2.events
 
 from driverforge_core.errors import DriverforgeError, Unavailable
-from driverforge_node.runtime.backends import config_files, containerd, containerd_config, imports
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, RUNTIMES
-from driverforge_node.runtime.find.cri import UNIMPLEMENTED
-from driverforge_node.runtime.formats.tomledit import parse, rewritten
-from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, take
-from driverforge_node.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
+from driverforge_toolkit.runtime.backends import config_files, containerd, containerd_config, imports
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, RUNTIMES
+from driverforge_toolkit.runtime.find.cri import UNIMPLEMENTED
+from driverforge_toolkit.runtime.formats.tomledit import parse, rewritten
+from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged, take
+from driverforge_toolkit.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
 from support.fakes.fakehost import FakeNode
 from support.fakes.fakerestore import run_restores
 

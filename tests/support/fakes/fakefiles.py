@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driverforge_core.errors import StorageFailed
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.ports import Metadata
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.ports import Metadata
 
 
 class Killed(BaseException):

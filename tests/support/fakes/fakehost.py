@@ -18,8 +18,8 @@ from driverforge_core.errors import CommandFailed, InUse, Unavailable
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.mountinfo import Mount
 from driverforge_core.names import normalise
-from driverforge_node.driver.state import paths
-from driverforge_node.ports import Holder, Host, LoadedModule, Result
+from driverforge_driver.state import paths
+from driverforge_host.ports import Holder, Host, LoadedModule, Result
 from support.fakes.fakefiles import FakeFiles, Fuse
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image
 from support.samples.tinyko import tiny_ko

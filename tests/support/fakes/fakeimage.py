@@ -13,7 +13,7 @@ from driverforge_core.image import MODULE_SET_NAME, ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.names import normalise
 from driverforge_core.osid import OsId
-from driverforge_node.driver.state import paths
+from driverforge_driver.state import paths
 from support.fakes.fakefiles import FakeFiles
 from support.samples.tinyko import tiny_ko
 

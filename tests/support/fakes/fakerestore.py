@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_node.runtime.transaction import restore
+from driverforge_toolkit.runtime.transaction import restore
 from support.fakes.fakehost import NODE, FakeNode
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from driverforge_core.errors import DriverforgeError, Unavailable
-from driverforge_node import ports
-from driverforge_node.ports import Connection
+from driverforge_host import ports
+from driverforge_host.ports import Connection
 from support.fakes.fakecontainerd import FakeContainerd
 from support.fakes.fakehost import FakeNode
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from driverforge_node.cli import run
-from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.real import real_host
-from driverforge_node.ports import Commands, Host, Metadata, Result, Services
+from driverctl.cli import run
+from driverforge_host.adapters.files import RootedFiles
+from driverforge_host.adapters.real import real_host
+from driverforge_host.ports import Commands, Host, Metadata, Result, Services
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from driverforge_node.ports import Gpu, Mig
+from driverforge_host.ports import Gpu, Mig
 from support.process import run
 
 NAME = "libnvidia-ml.so.580.65.06"

@@ -12,18 +12,25 @@ from collections.abc import Iterator, Mapping
 import tomllib
 from hypothesis import strategies as st
 
-from driverforge_node.runtime.backends import imports
-from driverforge_node.runtime.backends.containerd_config import (
+from driverforge_toolkit.runtime.backends import imports
+from driverforge_toolkit.runtime.backends.containerd_config import (
     CRI_V1,
     CRI_V2,
     CRI_V3,
     MERGES_KEYS,
     cri_section,
 )
-from driverforge_node.runtime.formats import jsonedit
-from driverforge_node.runtime.formats.tomledit import parse
-from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, put, take
-from driverforge_node.runtime.model import RUNC, DaemonPath, NodePath, RuntimeDaemon, RuntimeKind, Supervisor
+from driverforge_toolkit.runtime.formats import jsonedit
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged, put, take
+from driverforge_toolkit.runtime.model import (
+    RUNC,
+    DaemonPath,
+    NodePath,
+    RuntimeDaemon,
+    RuntimeKind,
+    Supervisor,
+)
 
 Files = dict[str, bytes | None]
 ROOTS: dict[str, tuple[str, str]] = {

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime.find.cri import call, fields, messages, texts
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.runtime.find.cri import call, fields, messages, texts
 from support import aptfetch
 from support.machines import ociarchive
 from support.process import until

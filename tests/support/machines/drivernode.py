@@ -42,7 +42,7 @@ chmod +x /usr/local/bin/driverctl
 """
 LAUNCHER = """#!/bin/sh
 exec python3 -I -S -c 'import sys; sys.path.insert(0, "/opt/driverforge/lib"); sys.argv[0] = "driverctl"
-from driverforge_node.cli import main; main()' "$@"
+from driverctl.cli import main; main()' "$@"
 """
 
 
@@ -104,7 +104,7 @@ def library_files() -> dict[str, Path]:
     """This checkout's node half by its path in an image."""
     return {
         f"/opt/driverforge/lib/{file.relative_to(_PACKAGES)}": file
-        for package in ("driverforge_core", "driverforge_node")
+        for package in ("driverforge_core", "driverforge_host", "driverforge_driver", "driverctl")
         for file in sorted((_PACKAGES / package).rglob("*.py"))
     }
 

@@ -6,13 +6,13 @@ import signal
 import sys
 from pathlib import Path
 
-import driverforge_node
-from driverforge_node.runtime.transaction import restore
+import driverctl
+from driverforge_toolkit.runtime.transaction import restore
 from support.machines import runtimenode
 from support.machines.runtimenode import RuntimeNode
 from support.process import Finished, run
 
-PACKAGES = [Path(driverforge_node.__file__).parents[1], Path(runtimenode.__file__).parents[2]]
+PACKAGES = [Path(driverctl.__file__).parents[1], Path(runtimenode.__file__).parents[2]]
 
 
 def killed(node: RuntimeNode, action: str, number: int) -> Finished:

@@ -16,7 +16,7 @@ from support.process import Finished
 
 _LAUNCHER = """#!/bin/sh
 exec python3 -I -S -c 'import sys; sys.path.insert(0, "/opt/driverforge/lib"); sys.argv[0] = "driverctl"
-from driverforge_node.cli import main; main()' "$@"
+from driverctl.cli import main; main()' "$@"
 """
 
 

@@ -23,14 +23,14 @@ from typing import Any
 
 import tomllib
 
+from driverctl import cli
 from driverforge_core.errors import Unavailable
-from driverforge_node import cli
-from driverforge_node.host.real import real_host
-from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import cri, http, selection
-from driverforge_node.runtime.model import RuntimeKind
-from driverforge_node.runtime.transaction import refused
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.find import cri, http, selection
+from driverforge_toolkit.runtime.model import RuntimeKind
+from driverforge_toolkit.runtime.transaction import refused
 from support import cache
 from support.fakes import standincrio
 from support.machines import containerd, engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from driverforge_node.cli import build_parser
+from driverctl.cli import build_parser
 
 
 def arguments(**given: object) -> argparse.Namespace:

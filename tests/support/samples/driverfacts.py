@@ -10,11 +10,11 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
 from driverforge_core.pci import PciDevice
-from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
-from driverforge_node.driver.state.loadtree import stamp
-from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
-from driverforge_node.ports import LoadedModule
+from driverforge_driver.state import paths
+from driverforge_driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
+from driverforge_driver.state.loadtree import stamp
+from driverforge_driver.state.module_sets import ModuleSource, SourcePlace
+from driverforge_host.ports import LoadedModule
 
 RELEASE = "6.1.0-50-cloud-amd64"
 DRIVER = "535.261.03"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from driverforge_node.toolkit.artifacts import PROGRAMS
+from driverforge_toolkit.toolkit.artifacts import PROGRAMS
 
 VERSION = "99.88.77"
 TELL = '#!/bin/sh\necho "program=${0##*/}"\nfor word do echo "word=$word"; done\npwd\nenv\n'

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook, SpecMount
+from driverforge_toolkit.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook, SpecMount
 
 FOLDER = Path(__file__).parents[2] / "cases" / "toolkit"
 Case = dict[str, Any]

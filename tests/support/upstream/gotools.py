@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.toolkit.artifacts import PROGRAMS
+from driverforge_toolkit.toolkit.artifacts import PROGRAMS
 from support import gobuild
 from support.samples.toolkitsource import write_source
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import tomllib
 
+from driverctl.cli import build_parser
 from driverforge_core.errors import DriverforgeError, UsageError
-from driverforge_node.cli import build_parser
-from driverforge_node.runtime import request
-from driverforge_node.runtime.backends import imports, oci_hook
-from driverforge_node.runtime.backends.distributions import BACKENDS
-from driverforge_node.runtime.formats.tomledit import rewritten
-from driverforge_node.runtime.formats.values import REMOVED, KeyPath, leaves
-from driverforge_node.runtime.model import (
+from driverforge_toolkit.runtime import request
+from driverforge_toolkit.runtime.backends import imports, oci_hook
+from driverforge_toolkit.runtime.backends.distributions import BACKENDS
+from driverforge_toolkit.runtime.formats.tomledit import rewritten
+from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, leaves
+from driverforge_toolkit.runtime.model import (
     DaemonPath,
     Handler,
     NodePath,
@@ -33,8 +33,8 @@ from driverforge_node.runtime.model import (
     Supervisor,
     WantedHandlers,
 )
-from driverforge_node.runtime.transaction.consequences import check_effective, check_servable
-from driverforge_node.runtime.transaction.observed import nvidia_handlers_of
+from driverforge_toolkit.runtime.transaction.consequences import check_effective, check_servable
+from driverforge_toolkit.runtime.transaction.observed import nvidia_handlers_of
 from support.fakes.runtimemodel import effective
 from support.upstream.cdicases import not_used
 

@@ -1,0 +1,1 @@
+"""One module a subcommand of `driverctl`: `add_arguments(parser)` and `run(args, host) -> int`."""

@@ -1,0 +1,50 @@
+"""driverctl doctor: known problems of the node's runtime, CDI specs and toolkit, each with its cure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from driverforge_host.ports import Host
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        default="",
+        help="look at a copy of a node's files in DIR; no process is asked or started",
+    )
+    parser.add_argument(
+        "--log", metavar="FILE", action="append", default=[], help="a log to look at, too; may be repeated"
+    )
+    parser.add_argument(
+        "--toolkit-install-dir",
+        metavar="DIR",
+        default="",
+        help="where the toolkit is on the node ($TOOLKIT_INSTALL_DIR); default: /usr/local/nvidia",
+    )
+
+
+def run(args: argparse.Namespace, host: Host) -> int:
+    """Exit status 0: nothing found; 1: something was."""
+    from driverforge_toolkit.commands.runtime import require_toolkit_half
+
+    require_toolkit_half()
+    from driverforge_host.adapters.sockets import UnixSockets
+    from driverforge_host.gpu import environment
+    from driverforge_toolkit.app.node_doctor import examine_node
+    from driverforge_toolkit.doctor.presentation import as_document, as_text
+
+    folder = (args.toolkit_install_dir or environment.install_dir(host.environ)).rstrip("/")
+    found = examine_node(host, UnixSockets(), dump=args.root, install_dir=folder, logs=args.log)
+    if args.json:
+        import json
+
+        print(json.dumps(as_document(found.problems, found.evidence), indent=2))
+    else:
+        print(as_text(found.problems, found.evidence))
+    return 1 if found.problems else 0

@@ -1,0 +1,51 @@
+"""driverctl validate: `nvidia-validator` of NVIDIA's operator image, one part of the node a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from driverforge_toolkit.validate.validator_settings import VARIABLES
+
+if TYPE_CHECKING:
+    import argparse
+
+    from driverforge_host.ports import Host
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    for variable in VARIABLES:
+        default = f"; default: {variable.default}" if variable.default else ""
+        help_ = f"{variable.meaning} [${variable.name}]{default}"
+        if variable.kind == "bool":
+            # upstream's switches may stand without a value
+            parser.add_argument(
+                variable.flag, dest=variable.name, metavar="BOOL", nargs="?", const="true", help=help_
+            )
+        else:
+            parser.add_argument(variable.flag, dest=variable.name, metavar=variable.kind.upper(), help=help_)
+
+
+def run(args: argparse.Namespace, host: Host) -> int:
+    from functools import cache
+
+    from driverforge_core.validations import Component
+    from driverforge_host.adapters import api_server
+    from driverforge_host.adapters.metrics_server import HttpMetrics
+    from driverforge_toolkit.adapters.cuda_driver import DriverApi
+    from driverforge_toolkit.app.status_exporter import export
+    from driverforge_toolkit.app.validation import validate
+    from driverforge_toolkit.validate.context import Context
+    from driverforge_toolkit.validate.validator_settings import parse
+
+    settings = parse(host.environ, {v.name: getattr(args, v.name) for v in VARIABLES})
+    context = Context(
+        host=host,
+        settings=settings,
+        cluster=cache(lambda: api_server.ApiServer(api_server.find(host.environ, settings.kubeconfig))),
+        cuda=DriverApi,
+    )
+    if settings.component is Component.METRICS:
+        export(context, HttpMetrics())
+    else:
+        validate(context)
+    return 0

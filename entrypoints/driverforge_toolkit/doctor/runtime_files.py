@@ -1,0 +1,94 @@
+"""What a runtime makes of its files, found out without asking its program, which a dump does not have.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_toolkit.doctor.evidence import Document, RuntimeEvidence
+from driverforge_toolkit.runtime.backends import crio, docker
+from driverforge_toolkit.runtime.backends.containerd_config import MERGES_KEYS, cri_section, default_of
+from driverforge_toolkit.runtime.backends.distributions import BACKENDS
+from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged
+from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
+
+KEEPS_BUILT_IN = (2,)  # a table of runtimes replaces containerd 1.x's own one
+
+
+def merges_keys(runtime: RuntimeEvidence) -> bool:
+    """Whether files are merged key by key. Where the version is unknown, a file of version 3 tells a 2.x."""
+    return runtime.version >= MERGES_KEYS if runtime.version else _newer_files(runtime)
+
+
+def keeps_built_in(runtime: RuntimeEvidence) -> bool:
+    return runtime.version >= KEEPS_BUILT_IN if runtime.version else _newer_files(runtime)
+
+
+def _newer_files(runtime: RuntimeEvidence) -> bool:
+    versions = [document.get("version", 0) for document in runtime.documents.values()]
+    return any(isinstance(version, int) and version >= 3 for version in versions)
+
+
+def deciding_file(runtime: RuntimeEvidence) -> str:
+    """The file whose CRI section counts, '' where none has one.
+
+    This is for a containerd that takes whole sections: it takes the last one.
+    """
+    having = [
+        path
+        for path, document in runtime.documents.items()
+        if lookup(document, cri_section(document)) is not REMOVED
+    ]
+    return having[-1] if having else ""
+
+
+def effective(runtime: RuntimeEvidence) -> Document:
+    """The configuration that is in force by the files."""
+    documents = list(runtime.documents.values())
+    if runtime.kind == "containerd" and not merges_keys(runtime):
+        return runtime.documents.get(deciding_file(runtime), {})
+    whole: dict[str, object] = {}
+    for document in documents:
+        whole = crio.layered(whole, document) if runtime.kind == "crio" else merged(whole, document)
+    return whole
+
+
+def handlers(runtime: RuntimeEvidence) -> dict[str, str]:
+    """The handlers that its files have, with their programs."""
+    return BACKENDS[runtime.kind].handlers(effective(runtime))
+
+
+def handlers_of_nvidia(document: Document, runtime: RuntimeEvidence) -> dict[str, str]:
+    """NVIDIA's handlers of one document."""
+    found = BACKENDS[runtime.kind].handlers(document)
+    return {name: program for name, program in found.items() if is_nvidia(name, program)}
+
+
+def has_nvidia(runtime: RuntimeEvidence) -> bool:
+    return any(is_nvidia(name, program) for name, program in handlers(runtime).items())
+
+
+def default(runtime: RuntimeEvidence) -> str:
+    """The default runtime's name, '' where no file has one."""
+    view = effective(runtime)
+    if runtime.kind == "containerd":
+        return default_of(view)
+    found = lookup(view, (docker.DEFAULT,) if runtime.kind == "docker" else crio.DEFAULT)
+    return found if isinstance(found, str) else ""
+
+
+def systemd_cgroups(runtime: RuntimeEvidence) -> bool:
+    """Whether systemd keeps the containers' control groups, by the files."""
+    view = effective(runtime)
+    if runtime.kind == "crio":
+        return lookup(view, ("crio", "runtime", "cgroup_manager")) in (REMOVED, "systemd")
+    if runtime.kind == "docker":
+        options = view.get("exec-opts")
+        return isinstance(options, list) and "native.cgroupdriver=systemd" in options
+    tables = lookup(view, (*cri_section(view), "containerd", "runtimes"))
+    each = tables.values() if isinstance(tables, Mapping) else ()
+    return any(
+        isinstance(table, Mapping) and lookup(table, ("options", "SystemdCgroup")) is True for table in each
+    )

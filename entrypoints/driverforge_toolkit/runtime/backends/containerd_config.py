@@ -1,0 +1,117 @@
+"""What a configuration of containerd says: its CRI section, its runtimes, the default one.
+
+The same for the daemon's files and for what it prints of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, lookup, merged, table_at
+
+CRI_V1 = ("plugins", "cri")
+CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
+CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")  # version 3 and later
+CRI_NAMES = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+RUNTIMES = ("containerd", "runtimes")  # inside the CRI section, as the next two
+DEFAULT = ("containerd", "default_runtime_name")
+DEFAULT_TABLE = ("containerd", "default_runtime")
+PROGRAM = "BinaryName"  # among a runtime's options
+CGROUP = "SystemdCgroup"
+ENABLE_CDI = ("enable_cdi",)
+MERGES_KEYS = (2, 1)  # the first containerd that merges imported files key by key
+VERSION = ("version",)
+# keys that mean the same whatever the version of the file is
+VERSIONLESS = {
+    "root",
+    "state",
+    "temp",
+    "oom_score",
+    "grpc",
+    "ttrpc",
+    "debug",
+    "metrics",
+    "cgroup",
+    "timeouts",
+    "proxy_plugins",
+}
+
+
+def cri_section(config: Mapping[str, object]) -> KeyPath:
+    """The path of the CRI section: that of the document's version, else the one that the document has.
+
+    A document of version 3 has both: the older section is left with the settings of the streaming server.
+    """
+    version = config.get("version")
+    if isinstance(version, int):
+        return CRI_V3 if version >= 3 else CRI_V2
+    return CRI_V2 if lookup(config, CRI_V3) is REMOVED else CRI_V3
+
+
+def cri_sections(config: Mapping[str, object]) -> tuple[KeyPath, ...]:
+    """The paths at which a document may have the CRI section; what the last one says counts.
+
+    containerd 2 takes the section of version 3 in a file of version 2 too (AKS has such files).
+    """
+    section = cri_section(config)
+    return (section,) if section == CRI_V3 else (CRI_V2, CRI_V3)
+
+
+def runtimes_of(config: Mapping[str, object], name: str = "containerd's configuration") -> dict[str, object]:
+    """The runtimes of a document, by name.
+
+    Raises InputError where something else is in their place; `name` is the document's, for messages.
+    """
+    runtimes: dict[str, object] = {}
+    for section in cri_sections(config):
+        found = table_at(config, (*section, *RUNTIMES), name)
+        for runtime in found:
+            table_at(found, (runtime, "options"), f"{name}: runtimes")
+        runtimes = merged(runtimes, found)
+    return runtimes
+
+
+def default_of(config: Mapping[str, object]) -> str:
+    """The name of the default runtime, '' where the document names none."""
+    named = [lookup(config, (*section, *DEFAULT)) for section in cri_sections(config)]
+    return str(next((name for name in reversed(named) if name is not REMOVED), ""))
+
+
+def programs_of(runtimes: Mapping[str, object]) -> dict[str, str]:
+    """The programs of runtimes, by the runtime's name; '' where one names none."""
+    tables = {name: table for name, table in runtimes.items() if isinstance(table, Mapping)}
+    options = {name: options_of(table) for name, table in tables.items()}
+    return {name: str(found.get(spelled(found, PROGRAM), "")) for name, found in options.items()}
+
+
+def spelled(options: Mapping[str, object], name: str) -> str:
+    """An option's name as it is written in `options`: containerd takes it in any case of its letters.
+
+    kubespray has systemdCgroup and binaryName.
+    """
+    return next((key for key in options if key.lower() == name.lower()), name)
+
+
+def overlaid(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    """A runtime's table with the keys of both. Where both have one, that of `above` counts, unless it is a
+    zero: containerd and NVIDIA's toolkit write down zeros that nobody asked for.
+    """
+    options = options_of(above)
+    for key, value in options_of(below).items():
+        name = spelled(options, key)
+        options[name] = options.get(name) or value
+    both = {**above, **below, **{key: value for key, value in above.items() if value}}
+    return {**both, "options": options} if options else both
+
+
+def options_of(table: object) -> dict[str, object]:
+    """The options of a runtime's table, {} where there are none."""
+    options = table.get("options") if isinstance(table, Mapping) else None
+    return dict(options) if isinstance(options, Mapping) else {}
+
+
+def default_table(config: Mapping[str, object]) -> KeyPath:
+    """The path of a `default_runtime` table that counts instead of the default's name; () without one."""
+    path = (*cri_section(config), *DEFAULT_TABLE)
+    kind = lookup(config, (*path, "runtime_type"))
+    return path if isinstance(kind, str) and kind else ()

@@ -1,0 +1,98 @@
+"""Distributions that write containerd's root file at each of their starts.
+
+What is changed there instead, and what comes of it. k3s and rke2 (2026-02 and later) and k0s import a folder,
+so that a drop-in does. Older k3s and rke2, and microk8s, make the root file of a template, which gets a
+section.
+
+Facts: k3s-io/k3s pkg/agent/containerd, k0sproject/k0s pkg/component/worker/containerd, canonical/microk8s
+microk8s-resources/default-args.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_host.ports import Files
+from driverforge_toolkit.runtime.backends import containerd, crio, docker, template
+from driverforge_toolkit.runtime.backends.config_files import Contents
+from driverforge_toolkit.runtime.backends.imports import brings_in, declared_imports, glob_base
+from driverforge_toolkit.runtime.backends.template import TemplateBackend, is_template
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.model import Backend, RuntimeDaemon, RuntimeKind, WantedHandlers
+
+K0S_MARK = b"# k0s_managed=true"  # without it the file is the admin's, and k0s leaves it alone
+# where k3s and rke2 look for a program that becomes the handler `nvidia` by itself, and no other of ours
+FOUND_BY_K3S = ("/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime")
+BACKENDS: dict[RuntimeKind, Backend] = {"containerd": containerd, "crio": crio, "docker": docker}
+
+
+def backend_of(daemon: RuntimeDaemon, root: bytes | None, node: Files) -> Backend:
+    """The backend that edits this daemon's files. `root` is its root file as it is."""
+    kind, folder = daemon.supervisor.kind, daemon.config.rpartition("/")[0]
+    if daemon.kind != "containerd" or kind not in ("k3s", "rke2", "microk8s"):
+        return BACKENDS[daemon.kind]
+    document = parse(root or b"", daemon.config)
+    version = 3 if document.get("version") in (3, 4) else 2
+    if kind == "microk8s":
+        return TemplateBackend(template=f"{folder}/containerd-template.toml", version=version)
+    if any(
+        brings_in(item, daemon.drop_in, daemon.config, glob_base(daemon))
+        for item in declared_imports(document, daemon.config)
+    ):
+        return BACKENDS[daemon.kind]
+    own = ("nvidia",) if any(node.exists(program) for program in FOUND_BY_K3S) else ()
+    return TemplateBackend(
+        template=f"{folder}/config{'-v3' if version == 3 else ''}.toml.tmpl", version=version, own=own
+    )
+
+
+def is_generated(daemon: RuntimeDaemon, root: bytes | None) -> bool:
+    """Whether the distribution writes the root file, so that it is not ours to write."""
+    kind = daemon.supervisor.kind
+    return kind in ("k3s", "rke2", "microk8s") or (kind == "k0s" and (root or K0S_MARK).startswith(K0S_MARK))
+
+
+def without_handlers(
+    edit: Backend, daemon: RuntimeDaemon, base: Contents, handlers: tuple[str, ...]
+) -> Contents:
+    """`base` as the daemon would read it at its next start, had we never written anything.
+
+    `base` has our own files without our changes. But what the distribution made of these earlier, its root
+    file, has `handlers` of ours still: they are taken out here.
+    """
+    root = base.get(daemon.config)
+    if root is None:
+        return base
+    if is_template(edit):
+        return {
+            **base,
+            daemon.config: template.root_without_ours(root, base.get(edit.template), daemon.config),
+        }
+    if daemon.supervisor.kind == "k0s" and is_generated(daemon, root) and handlers:
+        # what k0s merged our drop-in into
+        made = {path: data for path, data in base.items() if path not in edit.paths(daemon)}
+        return {**base, **edit.stripped(daemon, {**made, daemon.config: root}, handlers)}
+    return base
+
+
+def at_next_start(
+    edit: Backend,
+    daemon: RuntimeDaemon,
+    *,
+    disk: Contents,
+    clean: Contents,
+    planned: Contents,
+    view: Mapping[str, object],
+    wanted: WantedHandlers,
+) -> tuple[Contents, Contents]:
+    """`planned` and `disk` as the daemon reads them at its next start.
+
+    `clean` has nothing of ours, and `view` is the daemon's view of it.
+    """
+    if is_template(edit):
+        source, root = planned[edit.template] or b"", clean[daemon.config] or b""
+        return {**planned, daemon.config: edit.rendered(daemon, root, source, view, wanted)}, disk
+    # k0s puts its drop-ins into what it writes: as if its root file imported them
+    if is_generated(daemon, disk.get(daemon.config)):
+        return planned, {**disk, daemon.config: planned[daemon.config]}
+    return planned, disk
