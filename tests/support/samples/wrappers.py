@@ -1,4 +1,4 @@
-"""Running wrappers of the toolkit, ours and upstream's, with programs that tell how they were called."""
+"""Running wrappers of the toolkit with programs that tell how they were called."""
 
 from __future__ import annotations
 
@@ -49,3 +49,13 @@ def call(
         check=True,
     )
     return [line for line in done.stdout.splitlines() if not line.startswith(_SHELLS_OWN)]
+
+
+def same_everywhere(told: list[str], folder: Path) -> list[str]:
+    """What a program told in a folder, in the words of a record: no path of this machine.
+
+    A shell may hand on its environment in any order, so that the variables are sorted.
+    """
+    lines = [line.replace(str(folder), "@HERE@").replace(CLEAN["PATH"], "@PATH@") for line in told]
+    words = lines[: lines.index("@HERE@") + 1]
+    return [*words, *sorted(lines[len(words) :])]
