@@ -63,3 +63,26 @@ class Selection:
     given: Given = field(default_factory=Given)
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """How a user wants images built.
+
+    `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
+    `ca` serves downloads only. `cache_from`, `cache_to`: as LayerCache has them. `archives` are files of
+    NVIDIA's, which a build that wants one need not download. With `no_compile_cache` nothing is taken of what
+    earlier compilations left on the builder.
+    """
+
+    vcs_ref: str = ""
+    workers: int = 2
+    keep_going: bool = False
+    ca: Path | None = None
+    network: str = ""
+    no_cache: bool = False
+    no_compile_cache: bool = False
+    retries: int = 2
+    cache_from: tuple[str, ...] = ()
+    cache_to: str = ""
+    archives: tuple[Path, ...] = ()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.advice import Given
+from driverforge_build.advice import BuildOptions, Given
 from driverforge_build.app.build import BuildRequest, build
 from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.engine.buildah import Buildah
@@ -104,7 +104,7 @@ def immutable_reference(made: BuildContext, registry: str) -> Reference:
 def request(folder: Path) -> BuildRequest:
     authorities = folder / "ca.pem"
     authorities.write_text("a site's authorities\n")
-    return BuildRequest(folder=folder / "work", ca=authorities, network="")
+    return BuildRequest(folder=folder / "work", options=BuildOptions(ca=authorities))
 
 
 def display(_: Sequence[str]) -> object:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.advice import Given
+from driverforge_build.advice import BuildOptions, Given
 from driverforge_build.app.build import BuildRequest
 from driverforge_build.app.build import build as build_images
 from driverforge_build.app.runner import CellReport, Result
@@ -79,7 +79,10 @@ def build(engine: FakeEngine, key: SigningKey, tmp_path: Path) -> Callable[..., 
             certificate=key.certificate, signer=signer, folder=tmp_path / "signing", given=given
         )
         request = BuildRequest(
-            folder=tmp_path, retries=0, signing=None if unsigned_to else signing, unsigned_to=unsigned_to
+            folder=tmp_path,
+            options=BuildOptions(retries=0),
+            signing=None if unsigned_to else signing,
+            unsigned_to=unsigned_to,
         )
         (report,) = build_images(
             request, (context(key),), {}, [engine], lambda _: nullcontext(lambda *_: None)

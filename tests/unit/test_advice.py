@@ -36,7 +36,7 @@ def test_a_command_is_given_what_it_takes(name: Literal["lock", "build", "push"]
         assert command is not None
         registry = ["--registry", "registry.site/nvidia"] if name == "push" else []
         given = command.make_context(name, [*words, *registry], parent=context).params
-    assert (given["matrix_path"], given["lock_path"], given["select"], given["skip"]) == (
+    assert (given["matrix"], given["lock"], given["select"], given["skip"]) == (
         GIVEN.matrix,
         GIVEN.lock,
         ("a-*",),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.advice import Given
+from driverforge_build.advice import BuildOptions, Given
 from driverforge_build.app import retry
 from driverforge_build.app.build import BuildRequest, build
 from driverforge_build.app.retry import PAUSES_S, Attempts
@@ -295,9 +295,8 @@ def test_retries_and_the_layer_cache_reach_the_engine(
 ) -> None:
     monkeypatch.setattr(retry, "PAUSES_S", (0.0,))
     cache = f"{HOST}/cache"
-    request = BuildRequest(
-        folder=tmp_path, retries=1, cache_from=(f"{cache}/read",), cache_to=f"{cache}/written"
-    )
+    wanted = BuildOptions(retries=1, cache_from=(f"{cache}/read",), cache_to=f"{cache}/written")
+    request = BuildRequest(folder=tmp_path, options=wanted)
     moody = engine(build_errors=[BUSY])
     (report,) = build(request, (JIT,), {}, [moody], lambda _: nullcontext(lambda *_: None))
     assert report.result is Result.BUILT

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.advice import Given
+from driverforge_build.advice import BuildOptions, Given
 from driverforge_build.app.build import BuildRequest, jobs, mirror_lines
 from driverforge_build.app.outcomes import build_cells
 from driverforge_build.app.prepare import (
@@ -416,7 +416,10 @@ def test_without_the_compile_cache_every_run_has_a_mount_that_nobody_else_has_wr
         return [word for word in words if word.startswith("*.args")]
 
     assert arguments(BuildRequest(folder=tmp_path)) == []
-    first, second = (arguments(BuildRequest(folder=tmp_path, no_compile_cache=True)) for _ in range(2))
+    first, second = (
+        arguments(BuildRequest(folder=tmp_path, options=BuildOptions(no_compile_cache=True)))
+        for _ in range(2)
+    )
     assert re.fullmatch(r"\*\.args\.COMPILE_CACHE=driverforge-compile-[0-9a-f]{32}", first[0])
     assert len(first) == 1
     assert first != second
@@ -424,7 +427,7 @@ def test_without_the_compile_cache_every_run_has_a_mount_that_nobody_else_has_wr
 
 def test_jobs_have_the_engines_names_and_a_log_each(tmp_path: Path) -> None:
     made = jit_context()
-    request = BuildRequest(folder=Path("/cache"), ca=Path("/ca.pem"))
+    request = BuildRequest(folder=Path("/cache"), options=BuildOptions(ca=Path("/ca.pem")))
     mirrors = {"debian12": "http://user:pass@m/debian", "debian13": "http://other"}
     (work,) = jobs(
         request, (made,), mirrors, bake_file=Path("/cache/generated/docker-bake.json"), secrets=tmp_path

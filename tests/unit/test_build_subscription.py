@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.advice import BuildOptions
 from driverforge_build.app.build import BuildRequest, closed_repositories, jobs
 from driverforge_build.app.prepare import check_mirrors
 from driverforge_build.commands import adapters
@@ -57,7 +58,7 @@ def opened(cell: Cell, **settings: object) -> Subscription:
 
 
 def job(tmp_path: Path, own: BuildContext, given: Subscription, *, ca: Path | None = None) -> BuildJob:
-    request = BuildRequest(folder=tmp_path, ca=ca, subscriptions={"rhel9-amd64": given})
+    request = BuildRequest(folder=tmp_path, options=BuildOptions(ca=ca), subscriptions={"rhel9-amd64": given})
     secrets = tmp_path / "secrets"
     secrets.mkdir(exist_ok=True)
     (made,) = jobs(request, (own,), {}, bake_file=tmp_path / "docker-bake.json", secrets=secrets)

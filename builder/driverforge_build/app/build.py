@@ -6,12 +6,13 @@ import fcntl
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 
+from driverforge_build.advice import BuildOptions
 from driverforge_build.app.archives import PAYLOAD, archive_folders
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
@@ -34,30 +35,17 @@ Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
+    """How images are built. `folder` keeps contexts and logs.
 
-    `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
-    `cache_from`, `cache_to`: as LayerCache has them. `signing` is None where no modules are signed. With
-    `unsigned_to` no image is made: that folder gets bare modules, for others to sign. `archives` are files of
-    NVIDIA's, which a build that wants one need not download. With `no_compile_cache` nothing is taken of what
-    earlier compilations left on the builder. `subscriptions`: what is open of an OS and architecture, such as
+    `signing` is None where no modules are signed. With `unsigned_to` no image is made: that folder gets bare
+    modules, for others to sign. `subscriptions`: what is open of an OS and architecture, such as
     'rhel9-amd64'.
     """
 
     folder: Path
-    vcs_ref: str = ""
-    workers: int = 2
-    keep_going: bool = False
-    ca: Path | None = None
-    network: str = ""
-    no_cache: bool = False
-    no_compile_cache: bool = False
-    retries: int = 2
-    cache_from: tuple[str, ...] = ()
-    cache_to: str = ""
+    options: BuildOptions = field(default_factory=BuildOptions)
     signing: Signing | None = None
     unsigned_to: Path | None = None
-    archives: tuple[Path, ...] = ()
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
 
 
@@ -68,6 +56,7 @@ def jobs(
     *,
     bake_file: Path,
     secrets: Path,
+    network: str = "",
     to: Publisher | None = None,
 ) -> list[BuildJob]:
     """One job a context; the builder pushes it where `to` is given.
@@ -75,8 +64,9 @@ def jobs(
     NVIDIA's archives that are on disk are held below the request's folder. Mirror files are written below
     `secrets`, readable for us alone: an address may hold a password.
     """
-    arguments = {COMPILE_CACHE: f"driverforge-compile-{token_hex(16)}"} if request.no_compile_cache else {}
-    local = archive_folders(request.archives, contexts, request.folder / "archives")
+    options = request.options
+    arguments = {COMPILE_CACHE: f"driverforge-compile-{token_hex(16)}"} if options.no_compile_cache else {}
+    local = archive_folders(options.archives, contexts, request.folder / "archives")
     return [
         BuildJob(
             cell=context.image.id,
@@ -88,8 +78,8 @@ def jobs(
             secrets=_secrets(request, context, mirrors, secrets),
             contexts={PAYLOAD: local[context.image.id]} if context.image.id in local else {},
             arguments=arguments,
-            network=request.network,
-            no_cache=request.no_cache,
+            network=network,
+            no_cache=options.no_cache,
             remote=str(to.member(context).reference) if to else "",
         )
         for context in contexts
@@ -99,9 +89,9 @@ def jobs(
 def _secrets(
     request: BuildRequest, context: BuildContext, mirrors: Mapping[str, str], folder: Path
 ) -> dict[str, Path]:
-    image = context.image
+    image, ca = context.image, request.options.ca
     target = f"{image.os}-{image.arch}"
-    found = {"ca": request.ca} if request.ca else {}
+    found = {"ca": ca} if ca else {}
     if lines := mirror_lines(mirrors, image.os, image.arch):
         file = folder / target
         file.touch(mode=0o600)
@@ -109,7 +99,7 @@ def _secrets(
         found["mirror"] = file
     opened = request.subscriptions.get(target)
     if opened and image.entitled_lists:
-        found |= secrets_of(opened, folder / f"{target}-subscription", request.ca)
+        found |= secrets_of(opened, folder / f"{target}-subscription", ca)
     return found
 
 
@@ -168,7 +158,7 @@ def run(
     """
     reports: tuple[CellReport, ...] = ()
     if publisher:
-        reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
+        reports = confirm_all(prepared.existing(), publisher, retries=request.options.retries)
     contexts = prepared.contexts()
     if request.unsigned_to:
         contexts = _with_modules_to_sign(contexts)
@@ -231,19 +221,20 @@ def build(
     With a publisher each image is pushed as soon as it stands, or goes to the registry `by_builders`.
     Raises TemporaryFailure when another build works in the same folder.
     """
-    output = request.folder / "generated"
+    options, output = request.options, request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
-        network = request.network or engines[0].network()
-        cache = LayerCache(read=request.cache_from, written=request.cache_to)
+        network = options.network or engines[0].network()
+        cache = LayerCache(read=options.cache_from, written=options.cache_to)
         bake_file = write_all(
-            contexts, output, vcs_ref=request.vcs_ref, network=network, mirrors=mirrors, cache=cache
+            contexts, output, vcs_ref=options.vcs_ref, network=network, mirrors=mirrors, cache=cache
         )
         work = jobs(
-            replace(request, network=network),
+            request,
             contexts,
             mirrors,
             bake_file=bake_file,
             secrets=Path(secrets),
+            network=network,
             to=publisher if by_builders else None,
         )
         signed = {context.image.id for context in contexts if context.signed}
@@ -251,9 +242,9 @@ def build(
             work = [unsigned(job, _emptied(request.unsigned_to / job.cell)) for job in work]
         by_cell = {context.image.id: context for context in contexts}
         how = HowToRun(
-            workers=request.workers,
-            keep_going=request.keep_going,
-            retries=request.retries,
+            workers=options.workers,
+            keep_going=options.keep_going,
+            retries=options.retries,
             pushing=Pushing(publisher=publisher, contexts=by_cell) if publisher else None,
             prepare=partial(_signed, request.signing, signed),
         )

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.advice import Selection
+from driverforge_build.advice import BuildOptions, Selection
 from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import after_the_answer, say, write_lines
 from driverforge_build.commands.signing import SigningWords, attest_options, origin_options, signing_options
@@ -121,6 +121,7 @@ if TYPE_CHECKING:
 @options.fail_on_option
 @options.report_options
 @options.json_option
+@options.gathered("how", BuildOptions)
 def command(
     *,
     selection: Selection,
@@ -139,7 +140,7 @@ def command(
     attest: adapters.Attest | None,
     fail_on: frozenset[FailOn],
     reports: options.Reports,
-    **how: Any,
+    how: BuildOptions,
 ) -> int:
     """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the
     container toolkit's.
@@ -169,7 +170,7 @@ def command(
             "--attest needs --push: it is the image in the registry that is attested": attest and not pushing,
             "--builder needs --engine docker: builders are buildx's": builders and not docker,
             "--cache-to and --cache-from need --engine docker: it is BuildKit's cache": (
-                (how["cache_to"] or how["cache_from"]) and not docker
+                (how.cache_to or how.cache_from) and not docker
             ),
             "--push with --unsigned-to: it makes no images": pushing and signing.unsigned_to,
             "--push with --engine nop: it has no images": pushing and engine_name == "nop",
@@ -178,9 +179,9 @@ def command(
     folder = (cache_dir or adapters.default_cache()).resolve()
     request = BuildRequest(
         folder=folder,
+        options=how,
         signing=signing.signing(selection.given.certificate, folder, planning=plan_only),
         unsigned_to=signing.unsigned_to,
-        **how,
     )
     lookup_for = adapters.lookup_in(registry, selection.given, as_json=as_json, patient=not plan_only)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
@@ -203,7 +204,7 @@ def command(
                 engines[0],
                 prepared,
                 as_json=as_json,
-                attest=replace(attest, revision=request.vcs_ref) if attest else None,
+                attest=replace(attest, revision=how.vcs_ref) if attest else None,
             )
         if times_path:
             make_folder_of(times_path, option="--times")

@@ -2,72 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TextIO
 
 import click
 
 from driverforge_build.advice import LOCK_FILE, Given, Selection
-from driverforge_build.commands.options import pairs
-
-F = TypeVar("F", bound=Callable[..., Any])
+from driverforge_build.commands.options import Command, Option, gathered, pairs
 
 
-def given_options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
+def given_options(*more: Option) -> Option:
     """--matrix, --lock and `more` of what images are made from; the command gets all of it as `given`."""
-
-    def decorated(function: F) -> F:
-        @wraps(function)
-        def merged(
-            *,
-            matrix_path: Path | None,
-            lock_path: Path,
-            bases: dict[str, str] | None = None,
-            certificate: Path | None = None,
-            artifacts: dict[str, str] | None = None,
-            wheels: dict[str, str] | None = None,
-            **rest: Any,
-        ) -> Any:
-            given = Given(
-                matrix=matrix_path,
-                lock=lock_path,
-                bases=bases or {},
-                certificate=certificate,
-                artifacts=artifacts or {},
-                wheels=wheels or {},
-            )
-            return function(given=given, **rest)
-
-        return _decorated(merged, matrix_option, lock_option, *more)  # type: ignore[return-value]
-
-    return decorated
+    return gathered("given", Given, matrix_option, lock_option, *more)
 
 
-def selection_options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
+def selection_options(*more: Option) -> Option:
     """As given_options, and which cells; the command gets all of it as `selection`."""
 
-    def decorated(function: F) -> F:
-        @wraps(function)
-        def merged(*, given: Given, select: tuple[str, ...], skip: tuple[str, ...], **rest: Any) -> Any:
-            return function(selection=Selection(given=given, select=select, skip=skip), **rest)
-
-        return given_options(select_options, *more)(merged)  # type: ignore[return-value]
+    def decorated(function: Command) -> Command:
+        return given_options(select_options, *more)(gathered("selection", Selection)(function))
 
     return decorated
-
-
-def _decorated(function: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
-    """With these options, which `--help` shows in this order."""
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 matrix_option = click.option(
     "--matrix",
-    "matrix_path",
+    "matrix",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
     metavar="FILE",
@@ -75,7 +35,7 @@ matrix_option = click.option(
 )
 lock_option = click.option(
     "--lock",
-    "lock_path",
+    "lock",
     type=click.Path(path_type=Path, dir_okay=False),
     default=LOCK_FILE,
     show_default=True,
@@ -84,29 +44,8 @@ lock_option = click.option(
 )
 
 
-def select_options(function: F) -> F:
-    """--select, --skip and --cells-from; the command gets `select` with the cells of the file in it."""
-
-    @wraps(function)
-    def merged(*, select: tuple[str, ...], cells_from: tuple[str, ...], **rest: Any) -> Any:
-        return function(select=(*select, *cells_from), **rest)
-
-    decorated = click.option(
-        "--cells-from",
-        type=click.File(encoding="utf-8"),
-        metavar="FILE",
-        callback=listed_cells,
-        help="Only the cells of a file, an id a line; - is standard input. As `plan --shards` writes them.",
-    )(merged)
-    decorated = click.option(
-        "--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated."
-    )(decorated)
-    return click.option(
-        "--select",
-        multiple=True,
-        metavar="GLOB",
-        help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated.",
-    )(decorated)  # type: ignore[return-value]
+def _selected(*, select: tuple[str, ...], cells_from: tuple[str, ...]) -> tuple[str, ...]:
+    return (*select, *cells_from)
 
 
 def listed_cells(_: click.Context, parameter: click.Parameter, file: TextIO | None) -> tuple[str, ...]:
@@ -122,6 +61,29 @@ def listed_cells(_: click.Context, parameter: click.Parameter, file: TextIO | No
     if not cells:
         raise click.BadParameter(f"{file.name} names no cell", param=parameter)
     return cells
+
+
+select_options = gathered(
+    "select",
+    _selected,
+    click.option(
+        "--select",
+        multiple=True,
+        metavar="GLOB",
+        help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated.",
+    ),
+    click.option(
+        "--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated."
+    ),
+    click.option(
+        "--cells-from",
+        type=click.File(encoding="utf-8"),
+        metavar="FILE",
+        callback=listed_cells,
+        help="Only the cells of a file, an id a line; - is standard input. As `plan --shards` writes them.",
+    ),
+)
+"""The command gets `select` with the cells of the file in it, and `skip`."""
 
 
 def _bases(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

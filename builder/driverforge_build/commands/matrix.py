@@ -59,32 +59,32 @@ def validate(file: Path | None) -> None:
 )
 @json_option
 def show(
-    matrix_path: Path | None, select: tuple[str, ...], skip: tuple[str, ...], cells: bool, as_json: bool
+    matrix: Path | None, select: tuple[str, ...], skip: tuple[str, ...], cells: bool, as_json: bool
 ) -> None:
     """Show operating systems and drivers: what is made, from where, and which file and line says so.
 
     Exit status: 0, 64 where a glob matches no cell, 65 where the matrix is wrong.
     """
-    matrix = load_matrix(matrix_path)
+    read = load_matrix(matrix)
     chosen = (
-        select_cells(jit_cells(matrix), select=select, skip=skip)
+        select_cells(jit_cells(read), select=select, skip=skip)
         if cells or select or skip
-        else jit_cells(matrix)
+        else jit_cells(read)
     )
     keys = [cell.key for cell in chosen]
     if as_json:
-        say(json.dumps(as_data(matrix, keys), indent=2))
+        say(json.dumps(as_data(read, keys), indent=2))
     elif cells or select or skip:
         say("\n".join(keys))
     else:
-        print_table(COLUMNS, table_rows(matrix))
+        print_table(COLUMNS, table_rows(read))
 
 
 @command.command(short_help="what images ask of repositories, a name a line")
 @click.argument("systems", metavar="[OS]...", nargs=-1)
 @matrix_option
 @click.option("--arch", type=click.Choice(get_args(Arch)), help="Only this architecture. Default: all.")
-def packages(systems: tuple[str, ...], matrix_path: Path | None, arch: Arch | None) -> None:
+def packages(systems: tuple[str, ...], matrix: Path | None, arch: Arch | None) -> None:
     """Show what images of each OS (a glob, default: all) ask of repositories, and what they download.
 
     For reading a row through, or filling a mirror. {release} is a kernel as `uname -r` says it, {plain} the
@@ -93,8 +93,8 @@ def packages(systems: tuple[str, ...], matrix_path: Path | None, arch: Arch | No
 
     Exit status: 0, 64 where a glob matches no OS, 65 where the matrix is wrong.
     """
-    matrix = load_matrix(matrix_path)
-    names = [row.id for row in matrix.rows]
+    read = load_matrix(matrix)
+    names = [row.id for row in read.rows]
     for glob in systems:
         if not matching((glob,), names):
             raise UsageError(
@@ -103,8 +103,8 @@ def packages(systems: tuple[str, ...], matrix_path: Path | None, arch: Arch | No
             )
     wanted = matching(systems or ("*",), names)
     pages = [
-        asked_of_repositories(matrix, row, one)
-        for row in matrix.rows
+        asked_of_repositories(read, row, one)
+        for row in read.rows
         for one in row.archs
         if row.id in wanted and arch in (None, one)
     ]

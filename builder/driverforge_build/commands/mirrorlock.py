@@ -108,7 +108,7 @@ def lock(
     sources: Sources,
     platforms: tuple[str, ...],
     with_packages: bool,
-    matrix_path: Path | None,
+    matrix: Path | None,
     mirrors: dict[str, str],
     keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
@@ -163,9 +163,7 @@ def lock(
         if with_packages:
             told = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
             settings = replace(told, accept_expired=accept_expired)
-            repositories = Repositories(
-                matrix=load_matrix(matrix_path), settings=settings, downloads=downloads
-            )
+            repositories = Repositories(matrix=load_matrix(matrix), settings=settings, downloads=downloads)
         document = mirror_lock(given, client, sources.places, repositories, read=adapters.input_reader())
     replace_text(lock_path, dump_mirror_lock(document), option="--mirror-lock")
     if as_json:

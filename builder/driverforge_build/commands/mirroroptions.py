@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -13,10 +12,8 @@ from click.core import ParameterSource
 from driverforge_build.commands import adapters, options
 
 if TYPE_CHECKING:
-    from driverforge_build.mirror.target import Sources
+    from driverforge_build.mirror.target import Sources, Target
     from driverforge_build.mirror.yamltext import Read
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class LiveOrFile(click.Path):
@@ -58,7 +55,7 @@ paths_option = click.option(
 )
 
 
-def registries_option(text: str) -> Callable[[F], F]:
+def registries_option(text: str) -> options.Option:
     """--registry, several times, with its own help text; the command gets `sources`."""
     form = "HOST[/PATH]=[http://]HOST[:PORT][/PATH]"
     pairs = options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io")
@@ -78,30 +75,27 @@ def registries_option(text: str) -> Callable[[F], F]:
     )
 
 
-def target_options(function: F) -> F:
-    """--to and --paths; the command gets `target`."""
-    return _target_options(function, required=True)
+def _target(*, to: str | None, paths: str) -> Target | None:
+    from driverforge_build.mirror.target import Paths, Target
+
+    return None if to is None else Target.parse(to, Paths(paths))
 
 
-def target_or_other_options(function: F) -> F:
-    """The same, where `target` is None without --to."""
-    return _target_options(function, required=False)
-
-
-def _target_options(function: F, *, required: bool) -> F:
-    @wraps(function)
-    def merged(*, to: str | None, paths: str, **rest: Any) -> Any:
-        from driverforge_build.mirror.target import Paths, Target
-
-        return function(target=None if to is None else Target.parse(to, Paths(paths)), **rest)
-
-    decorated = paths_option(merged)
-    return click.option(
+def _target_options(*, required: bool) -> options.Option:
+    to_option = click.option(
         "--to",
         required=required,
         metavar="[http://]HOST[:PORT][/PATH]",
         help="The mirror. http:// where it has no TLS.",
-    )(decorated)  # type: ignore[return-value]
+    )
+    return options.gathered("target", _target, to_option, paths_option)
+
+
+target_options = _target_options(required=True)
+"""--to and --paths; the command gets `target`."""
+
+target_or_other_options = _target_options(required=False)
+"""The same, where `target` is None without --to."""
 
 
 def list_reader(verifier: Sequence[str], *lists: Path, archives: bool = False) -> Read:

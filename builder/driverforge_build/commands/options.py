@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,31 @@ if TYPE_CHECKING:
     from driverforge_build.plan.shards import ShardWanted
     from driverforge_build.report.cases import Case
 
-F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., object]
+Option = Callable[[Command], Command]
+"""What a decorator of click's is to a command."""
+
+
+def gathered(name: str, kind: Callable[..., object], *options: Option) -> Option:
+    """These options, and what was said with others before them, as one argument `name` of the command.
+
+    `kind` makes it: its parameters are the words that it takes, and those with a default may be missing.
+    mypy knows what that gives, and so what of the command line goes where.
+    """
+    wanted = signature(kind).parameters
+
+    def decorated(function: Command) -> Command:
+        @wraps(function)
+        def merged(**words: object) -> object:
+            taken = {word: words.pop(word) for word in wanted if word in words}
+            return function(**words, **{name: kind(**taken)})
+
+        command: Command = merged
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 def _shard(_: click.Context, parameter: click.Parameter, value: str | None) -> ShardWanted | None:
@@ -39,7 +64,7 @@ shard_option = click.option(
 )
 
 
-def times_option(*, written: bool) -> Callable[[F], F]:
+def times_option(*, written: bool) -> Option:
     """--times, that a command reads; with `written` it adds its own."""
     told = "Add the time of each image that was built to this file: `plan --times` balances shards by it."
     read = "How long images took to build, as `build --times` writes it, or a folder of such files; may be "
@@ -53,7 +78,7 @@ def times_option(*, written: bool) -> Callable[[F], F]:
     )
 
 
-def jobs_option(told: str) -> Callable[[F], F]:
+def jobs_option(told: str) -> Option:
     """--jobs; the command gets it as `workers`."""
     return click.option(
         "-j",
@@ -188,26 +213,23 @@ class Reports:
             append_summary(self.summary, title, everything)
 
 
-def report_options(function: F) -> F:
-    """--junit and --summary; the command gets them as `reports`."""
-
-    @wraps(function)
-    def merged(*, junit: Path | None, summary: Path | None, **rest: Any) -> Any:
-        return function(reports=Reports(junit=junit, summary=summary), **rest)
-
-    decorated = click.option(
+report_options = gathered(
+    "reports",
+    Reports,
+    click.option(
+        "--junit",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write a JUnit report, a test case for each cell.",
+    ),
+    click.option(
         "--summary",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         envvar="GITHUB_STEP_SUMMARY",
         help="Add a grid of kernels and drivers in Markdown to FILE. Default: what a GitHub job says.",
-    )(merged)
-    return click.option(
-        "--junit",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Write a JUnit report, a test case for each cell.",
-    )(decorated)  # type: ignore[return-value]
+    ),
+)
 
 
 def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from driverforge_build.commands import adapters
+from driverforge_build.commands.options import Command, gathered
 
 if TYPE_CHECKING:
     from driverforge_build.app.signing import Signing
     from driverforge_build.ports import ModuleSigner
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def program(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -87,40 +84,33 @@ class SigningWords:
         )
 
 
-def signing_options(function: F) -> F:
-    """--sign-key, --sign-command, --signatures, --unsigned-to; the command gets them as `signing`."""
+def _signing(
+    *, sign_key: str, sign_command: tuple[str, ...], signatures: Path | None, unsigned_to: Path | None
+) -> SigningWords:
+    source = click.get_current_context().get_parameter_source
+    ways = ("sign_key", "sign_command", "signatures", "unsigned_to")
+    # a pipeline's environment is for all its jobs, and one of them may say otherwise
+    typed = {way for way in ways if source(way) is ParameterSource.COMMANDLINE} or {*ways}
+    return SigningWords(
+        key=sign_key if "sign_key" in typed else "",
+        command=sign_command if "sign_command" in typed else (),
+        signatures=signatures if "signatures" in typed else None,
+        unsigned_to=unsigned_to if "unsigned_to" in typed else None,
+    )
 
-    @wraps(function)
-    def merged(**given: Any) -> Any:
-        source = click.get_current_context().get_parameter_source
-        unset = {"sign_key": "", "sign_command": (), "signatures": None, "unsigned_to": None}
-        said = {name: given.pop(name) for name in unset}
-        # a pipeline's environment is for all its jobs, and one of them may say otherwise
-        typed = {name: said[name] for name in said if source(name) is ParameterSource.COMMANDLINE}
-        ways = {**unset, **(typed or said)}
-        words = SigningWords(
-            key=ways["sign_key"],
-            command=ways["sign_command"],
-            signatures=ways["signatures"],
-            unsigned_to=ways["unsigned_to"],
-        )
-        return function(signing=words, **given)
 
-    decorated = click.option(
-        "--unsigned-to",
-        type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
-        metavar="DIR",
-        help="Make no images: write their bare modules to DIR/CELL/TYPE, and lists of the digests to sign, "
-        "for somebody else.",
-    )(merged)
-    decorated = click.option(
-        "--signatures",
-        type=click.Path(path_type=Path, file_okay=False, exists=True, resolve_path=True),
-        metavar="DIR",
-        help="What --unsigned-to wrote, with a signature beside each module: NAME.ko.p7s (CMS, as "
-        "`sign-file -d` writes it) or NAME.ko.sig (bare, as key services give it). Nothing is compiled.",
-    )(decorated)
-    decorated = click.option(
+signing_options = gathered(
+    "signing",
+    _signing,
+    click.option(
+        "--sign-key",
+        default="",
+        metavar="FILE|pkcs11:URI",
+        envvar="DRIVERFORGE_SIGN_KEY",
+        help="Private key that signs modules; no build sees it. Its passphrase, or the token's PIN, is in "
+        "the environment: KBUILD_SIGN_PIN.",
+    ),
+    click.option(
         "--sign-command",
         metavar="COMMAND",
         callback=program,
@@ -128,53 +118,58 @@ def signing_options(function: F) -> F:
         help="A program that signs: it reads a digest and prints a signature, CMS or bare, as bytes or in "
         "base64. It is told DRIVERFORGE_MODULE, DRIVERFORGE_HASH and DRIVERFORGE_DIGEST. Run without a "
         "shell.",
-    )(decorated)
-    return click.option(
-        "--sign-key",
-        default="",
-        metavar="FILE|pkcs11:URI",
-        envvar="DRIVERFORGE_SIGN_KEY",
-        help="Private key that signs modules; no build sees it. Its passphrase, or the token's PIN, is in "
-        "the environment: KBUILD_SIGN_PIN.",
-    )(decorated)  # type: ignore[return-value]
+    ),
+    click.option(
+        "--signatures",
+        type=click.Path(path_type=Path, file_okay=False, exists=True, resolve_path=True),
+        metavar="DIR",
+        help="What --unsigned-to wrote, with a signature beside each module: NAME.ko.p7s (CMS, as "
+        "`sign-file -d` writes it) or NAME.ko.sig (bare, as key services give it). Nothing is compiled.",
+    ),
+    click.option(
+        "--unsigned-to",
+        type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+        metavar="DIR",
+        help="Make no images: write their bare modules to DIR/CELL/TYPE, and lists of the digests to sign, "
+        "for somebody else.",
+    ),
+)
 
 
-def attest_options(function: F) -> F:
-    """--attest and --signer; the command gets `attest`, None without --attest."""
+def _attest(
+    *, attesting: bool, signer: tuple[str, ...], image_signer: tuple[str, ...] = (), builder_id: str = ""
+) -> adapters.Attest | None:
+    for name in ("signer", "image_signer", "builder_id"):
+        source = click.get_current_context().get_parameter_source(name)
+        if source is ParameterSource.COMMANDLINE and not attesting:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --attest")
+    if not attesting:
+        return None
+    return adapters.Attest(signer=signer, image_signer=image_signer, builder=builder_id)
 
-    @wraps(function)
-    def merged(
-        *,
-        attesting: bool,
-        signer: tuple[str, ...],
-        image_signer: tuple[str, ...] = (),
-        builder_id: str = "",
-        **rest: Any,
-    ) -> Any:
-        for name in ("signer", "image_signer", "builder_id"):
-            source = click.get_current_context().get_parameter_source(name)
-            if source is ParameterSource.COMMANDLINE and not attesting:
-                raise click.UsageError(f"--{name.replace('_', '-')} needs --attest")
-        attest = adapters.Attest(signer=signer, image_signer=image_signer, builder=builder_id)
-        return function(attest=attest if attesting else None, **rest)
 
-    decorated = click.option(
+attest_options = gathered(
+    "attest",
+    _attest,
+    click.option(
+        "--attest",
+        "attesting",
+        is_flag=True,
+        help="Attach to each image in the registry what is known of it, as OCI referrers.",
+    ),
+    click.option(
         "--signer",
         metavar="COMMAND",
         callback=program,
         envvar="DRIVERFORGE_SIGNER",
         help="With --attest, sign statements by this program: it reads what is to be signed on standard "
         "input, and prints the signature. Run without a shell.",
-    )(merged)
-    return click.option(
-        "--attest",
-        "attesting",
-        is_flag=True,
-        help="Attach to each image in the registry what is known of it, as OCI referrers.",
-    )(decorated)  # type: ignore[return-value]
+    ),
+)
+"""The command gets None without --attest."""
 
 
-def origin_options(function: F) -> F:
+def origin_options(function: Command) -> Command:
     """--builder-id and --image-signer, for commands with --attest that bring images to a registry."""
     function = click.option(
         "--image-signer",

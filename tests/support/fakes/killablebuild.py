@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.advice import Given, Selection
+from driverforge_build.advice import BuildOptions, Given, Selection
 from driverforge_build.app.build import BuildRequest, run
 from driverforge_build.app.prepare import exit_status, prepare
 from driverforge_build.app.runner import CellListener
@@ -173,7 +173,7 @@ def main(words: list[str]) -> int:
     )
     done = run(
         prepared,
-        BuildRequest(folder=own, workers=WORKERS),
+        BuildRequest(folder=own, options=BuildOptions(workers=WORKERS)),
         [engine],
         silent,
         publisher=publisher,
