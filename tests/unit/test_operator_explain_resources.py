@@ -115,10 +115,17 @@ def test_what_a_resource_says_that_is_ready_is_no_answer(tmp_path: Path) -> None
     assert (finding.cause, finding.evidence) == ("operator-down", ())
 
 
-@pytest.mark.parametrize("by", ["owner", "selector", "no selector", "default"])
-def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path: Path, by: str) -> None:
+def crd_driven(*drivers: dict[str, Any]) -> SceneFolder:
+    """A node without a driver, where NVIDIADrivers decide."""
     scene = undeployed()
     scene.policy["spec"]["driver"] = {"enabled": True, "useNvidiaDriverCRD": True}
+    scene.others += drivers
+    return scene
+
+
+@pytest.mark.parametrize("by", ["owner", "selector", "no selector", "default"])
+def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path: Path, by: str) -> None:
+    scene = crd_driven()
     scene.policy["status"] = says("OperandNotReady", "states not ready: [state-operator-validation]")
     if by == "owner":
         scene.node["metadata"]["labels"][nodekeys.DRIVER_OWNER] = "mine"
@@ -139,6 +146,28 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
     _, finding = shut(scene, tmp_path)
     assert (finding.cause, finding.command) == ("image-missing", BUILD)
     assert finding.evidence == (f"NVIDIADriver mine: ImageMissing: {MISSING}",)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [{"pool": ["a", "b"]}, {"pool": {"a": "b"}}, {"pool": 1}, {1: "a"}, ["pool"], "pool"],
+    ids=repr,
+)
+def test_a_driver_whose_selector_cannot_be_read_answers_where_nobody_else_does(
+    tmp_path: Path, selector: Any
+) -> None:
+    words = "spec.nodeSelector.pool: Input should be a valid string"
+    broken = nvidia_driver("broken", says("InvalidSpec", words), nodeSelector=selector)
+    (tmp_path / "alone").mkdir()
+    _, finding = shut(crd_driven(broken), tmp_path / "alone")
+    assert (finding.cause, finding.evidence) == (
+        "invalid-spec",
+        (f"NVIDIADriver broken: InvalidSpec: {words}",),
+    )
+    for number, claim in enumerate(({"nodeSelector": {nodekeys.OS_ID: "ubuntu"}}, {"default": True})):
+        theirs = nvidia_driver("mine", says("ImageMissing", MISSING, HELD), **claim)
+        (folder := tmp_path / str(number)).mkdir()
+        assert shut(crd_driven(broken, theirs), folder)[1].cause == "image-missing"
 
 
 def test_a_driver_that_is_rolled_out_elsewhere_holds_nothing_back(tmp_path: Path) -> None:

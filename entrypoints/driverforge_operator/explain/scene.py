@@ -80,12 +80,20 @@ class Sight:
 
     @cached_property
     def claimants(self) -> Claimants:
-        """The NVIDIADrivers by what they select, valid or not: what is wrong with one is for its nodes."""
-        specs = {name: one.spec for name, one in self.drivers.items()}
-        defaults = {name for name, spec in specs.items() if spec.get("default") is True}
-        return Claimants(
-            {name: specs[name].get("nodeSelector") or {} for name in specs.keys() - defaults}, defaults
-        )
+        """The NVIDIADrivers by what they select, valid or not: what is wrong with one is for its nodes.
+
+        Nobody knows the nodes of a selector that cannot be read. It counts where no other selects, and no
+        resource is the default.
+        """
+        defaults = {name for name, one in self.drivers.items() if one.spec.get("default") is True}
+        selectors = {
+            name: _selector(one.spec.get("nodeSelector"))
+            for name, one in self.drivers.items()
+            if name not in defaults
+        }
+        unread = (name for name, found in selectors.items() if found is None)
+        read = {name: found for name, found in selectors.items() if found is not None}
+        return Claimants(read, defaults or unread)
 
     @property
     def find_operator(self) -> str:
@@ -116,6 +124,16 @@ class Sight:
         """Whether NVIDIADriver resources decide about drivers, rather than the ClusterPolicy."""
         driver = self.policy.spec.get("driver") if self.policy else {"useNvidiaDriverCRD": True}
         return isinstance(driver, dict) and driver.get("useNvidiaDriverCRD") is True
+
+
+def _selector(found: Any) -> dict[str, str] | None:
+    """A selector as it was written; None where it is none."""
+    if not found:
+        return {}
+    if not isinstance(found, dict):
+        return None
+    texts = all(isinstance(one, str) for pair in found.items() for one in pair)
+    return found if texts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
