@@ -198,27 +198,37 @@ class Controller:
         if older := self._theirs.older():
             self._stand_down(f"an older driverforge-operator runs in namespace {older}", announced=True)
             return []
-        theirs = self._theirs.running()
-        self._stand_down(f"NVIDIA's operator runs in this cluster ({theirs})" if theirs else "")
-        found = self._store.stand_down(self._standing_down) if theirs else self._store.actions()
+        if theirs := self._theirs.running():
+            self._stand_down(f"NVIDIA's operator runs in this cluster ({theirs})")
+            found = self._store.stand_down(self._standing_down)
+        else:
+            self._go_on()
+            found = self._store.actions()
         self._store.keep_rejected(self._retries.keep(found))
         return [action for action in found if action.ref not in self._retries]
 
     def _stand_down(self, why: str, *, announced: bool = False) -> None:
-        """Keep why nothing is written, '' where there is no reason to, and tell it once.
+        """Keep why nothing is written, and tell it once.
 
         It is `announced` by an event where conditions are the other operator's: it writes them whole.
         """
-        self._metrics.set("driverforge_operator_standing_down", bool(why))
+        self._metrics.set("driverforge_operator_standing_down", 1)
         if why == self._standing_down:
             return
         self._standing_down = why
-        LOGGER.warning("%s", f"stands down: {why}" if why else "no other operator runs; this one goes on")
+        LOGGER.warning("stands down: %s", why)
         about = next(iter(self._store.state.resources.items()), None)
         if announced and about:
             ref, resource = about
             message = f"{why}: the one in {self._namespace} writes nothing until it is gone"
             self._announcer.tell(ref, resource.metadata.uid, "Warning", "StandingDown", message)
+
+    def _go_on(self) -> None:
+        """No other operator is there, or not any more."""
+        self._metrics.set("driverforge_operator_standing_down", 0)
+        if self._standing_down:
+            self._standing_down = ""
+            LOGGER.warning("no other operator runs; this one goes on")
 
     def _carry_out(self, actions: list[Action], stop: threading.Event) -> None:
         """Write, and decide later about what is left where something else is to be looked at first."""
