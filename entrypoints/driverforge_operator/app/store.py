@@ -7,8 +7,9 @@ The same decisions as `plan.whole.plan`, made for what changed: a node's change 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,12 +35,14 @@ from driverforge_operator.plan.pools import questions
 from driverforge_operator.plan.rejected import shortened
 from driverforge_operator.plan.whole import cluster
 from driverforge_operator.ports import Answer, Document, Kind, Question, Ref
-from driverforge_operator.state.contents import CONTENT_KINDS, SECRETS, Content, Source
+from driverforge_operator.state.contents import CONTENT_KINDS, SECRETS, Content, ContentDocument, Source
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
     NODE,
     NVIDIA_DRIVER,
+    OURS,
     CustomResource,
+    NamedDocument,
     NodeDocument,
     own_namespace,
 )
@@ -52,6 +55,15 @@ from driverforge_operator.state.whole import State, selecting_keys
 LOGGER = logging.getLogger("driverforge")
 _DONE = frozenset(("ready", "disabled", "ignored"))
 """States of custom resources that nothing is waited for in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shelf:
+    """How objects of one kind are kept: one that is there, one that is gone, and the names of all."""
+
+    put: Callable[[Any], None]
+    remove: Callable[[str], None]
+    names: Callable[[], Iterable[str]]
 
 
 class Store:
@@ -96,6 +108,20 @@ class Store:
         self._dirty_cluster = True
         self._settled = Settled()
         self._told_workloads: dict[str, str] = {}  # by node: values that are no workload
+        self._shelves: dict[Kind[Any], _Shelf] = {
+            NODE: _Shelf(put=self._put_node, remove=self._remove_node, names=self._nodes.keys),
+            # its labels are all that counts, and we end with it
+            self.own_namespace: _Shelf(put=self._read_namespace, remove=lambda _: None, names=tuple),
+            VALIDATOR: _Shelf(
+                put=lambda pod: self._put_validator(pod.metadata.name, pod),
+                remove=lambda name: self._put_validator(name, None),
+                names=self._ready_pods.keys,
+            ),
+            **{kind: self._of_resources(kind) for kind in (CLUSTER_POLICY, NVIDIA_DRIVER)},
+            **{kind: self._of_contents(kind) for kind in CONTENT_KINDS},
+            **{kind: self._of_openshift(kind) for kind in OPENSHIFT},
+            **{kind: self._of_objects(kind) for kind in OURS},
+        }
         self.questions: frozenset[Question] = frozenset()
         """The images that pools need, of which registries are to tell."""
         self.lacks_labels = False
@@ -116,70 +142,17 @@ class Store:
 
     def put(self, kind: Kind[Any], item: Any) -> None:
         """Take in an object that is there."""
-        if kind is NODE:
-            self._put_node(item)
-            return
-        if kind in CONTENT_KINDS:
-            self._put_content(Source(secret=kind is SECRETS, name=item.metadata.name), Content.of(item))
-            return
-        if kind in OPENSHIFT:
-            self._put_openshift(kind, item)
-            return
-        if kind is VALIDATOR:
-            self._put_validator(item.metadata.name, item)
-            return
-        if kind == self.own_namespace:
-            self._put_namespace(item.metadata.labels)
-            return
-        if kind.name in self._resources:
-            known = self._resources[kind.name].get(item.metadata.name)
-            if known == item:
-                return  # what was written here, told by the watch
-            self._resources[kind.name][item.metadata.name] = item
-            # another status alone is nothing new to decide about nodes
-            if known is None or (known.spec, known.metadata) != (item.spec, item.metadata):
-                self._intent_changed = True
-        else:
-            self._objects[Ref.of(item)] = item
-        self._dirty_cluster = True
+        self._shelves[kind].put(item)
 
     def remove(self, kind: Kind[Any], name: str) -> None:
         """An object is gone."""
-        if kind is NODE:
-            self._move(name, None)
-            self._nodes.pop(name, None)
-            self._told_workloads.pop(name, None)
-            self._dirty_nodes.discard(name)
-        elif kind.name in self._resources:
-            self._resources[kind.name].pop(name, None)
-            self._intent_changed = True
-        elif kind in CONTENT_KINDS:
-            self._put_content(Source(secret=kind is SECRETS, name=name), None)
-        elif kind in OPENSHIFT:
-            self._put_openshift(kind, None)
-        elif kind is VALIDATOR:
-            self._put_validator(name, None)
-        else:
-            self._objects.pop(self._ref(kind, name), None)
-            self._dirty_cluster = True
+        self._shelves[kind].remove(name)
 
     def keep_only(self, kind: Kind[Any], names: Collection[str]) -> None:
         """A list is whole: what it does not have is gone."""
-        known: Iterable[str]
-        if kind is NODE:
-            known = self._nodes
-        elif kind.name in self._resources:
-            known = self._resources[kind.name]
-        elif kind in CONTENT_KINDS:
-            known = [one.name for one in self._contents if one.secret is (kind is SECRETS)]
-        elif kind in OPENSHIFT:
-            known = [kind.only]
-        elif kind is VALIDATOR:
-            known = self._ready_pods
-        else:
-            known = [ref.name for ref in self._objects if ref == self._ref(kind, ref.name)]
-        for name in [one for one in known if one not in names]:
-            self.remove(kind, name)
+        shelf = self._shelves[kind]
+        for name in [one for one in shelf.names() if one not in names]:
+            shelf.remove(name)
 
     def serves(self, kind: Kind[Any], *, served: bool) -> None:
         """Whether the server knows a kind."""
@@ -216,7 +189,10 @@ class Store:
             said, known = f"{nodekeys.WORKLOAD}={found}", ", ".join(nodekeys.WORKLOADS)
             LOGGER.warning("node %s: %s has no effect, write one of %s", node.name, said, known)
 
-    def _put_namespace(self, labels: Mapping[str, str]) -> None:
+    def _read_namespace(self, item: NamedDocument) -> None:
+        self._know_namespace(item.metadata.labels)
+
+    def _know_namespace(self, labels: Mapping[str, str]) -> None:
         if labels != self._around.namespace_labels:
             self._around = replace(self._around, namespace_labels=labels)
             self._dirty_cluster = True
@@ -315,13 +291,60 @@ class Store:
                     changed = msgspec.structs.replace(known, status=dict(written))
                     self._resources[action.ref.kind][action.ref.name] = changed
             case LabelNamespace(labels=labels):
-                self._put_namespace({**(self._around.namespace_labels or {}), **labels})
+                self._know_namespace({**(self._around.namespace_labels or {}), **labels})
             case PatchNode():
                 pass
 
-    def _ref(self, kind: Kind[Any], name: str) -> Ref:
-        namespace = self._namespace if kind.namespaced else ""
-        return kind.ref(name, namespace)
+    def _of_resources(self, kind: Kind[CustomResource]) -> _Shelf:
+        known = self._resources[kind.name]
+
+        def put(item: CustomResource) -> None:
+            before = known.get(item.metadata.name)
+            if before == item:
+                return  # what was written here, told by the watch
+            known[item.metadata.name] = item
+            self._dirty_cluster = True
+            # another status alone is nothing new to decide about nodes
+            if before is None or (before.spec, before.metadata) != (item.spec, item.metadata):
+                self._intent_changed = True
+
+        def remove(name: str) -> None:
+            known.pop(name, None)
+            self._intent_changed = True
+
+        return _Shelf(put=put, remove=remove, names=known.keys)
+
+    def _of_contents(self, kind: Kind[ContentDocument]) -> _Shelf:
+        source = partial(Source, secret=kind is SECRETS)
+        return _Shelf(
+            put=lambda item: self._put_content(source(name=item.metadata.name), Content.of(item)),
+            remove=lambda name: self._put_content(source(name=name), None),
+            names=lambda: [one.name for one in self._contents if one.secret is (kind is SECRETS)],
+        )
+
+    def _of_openshift(self, kind: Kind[Any]) -> _Shelf:
+        return _Shelf(
+            put=lambda item: self._put_openshift(kind, item),
+            remove=lambda _: self._put_openshift(kind, None),
+            names=lambda: (kind.only,),
+        )
+
+    def _of_objects(self, kind: Kind[Document]) -> _Shelf:
+        ref = partial(kind.ref, namespace=self._namespace if kind.namespaced else "")
+
+        def put(item: Document) -> None:
+            self._objects[Ref.of(item)] = item
+            self._dirty_cluster = True
+
+        def remove(name: str) -> None:
+            self._objects.pop(ref(name), None)
+            self._dirty_cluster = True
+
+        return _Shelf(
+            put=put,
+            remove=remove,
+            names=lambda: [one.name for one in self._objects if one == ref(one.name)],
+        )
 
     def _put_content(self, source: Source, content: Content | None) -> None:
         if self._contents.get(source) == content:
@@ -359,6 +382,12 @@ class Store:
         self._nodes[node.name] = node
         self._move(node.name, place(node, self._intent))
         self._dirty_nodes.add(node.name)
+
+    def _remove_node(self, name: str) -> None:
+        self._move(name, None)
+        self._nodes.pop(name, None)
+        self._told_workloads.pop(name, None)
+        self._dirty_nodes.discard(name)
 
     def read_intent(self) -> None:
         """Read the custom resources again if one changed: every node may belong elsewhere now.
