@@ -8,7 +8,8 @@ from __future__ import annotations
 
 GPU_PRESENT = "nvidia.com/gpu.present"
 WORKLOAD = "nvidia.com/gpu.workload.config"
-WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
+VM_PASSTHROUGH, VM_VGPU = "vm-passthrough", "vm-vgpu"
+WORKLOADS = ("container", VM_PASSTHROUGH, VM_VGPU)
 """What it may say."""
 OPERANDS = "nvidia.com/gpu.deploy.operands"
 DRIVER_OWNER = "nvidia.com/gpu-operator.driver.owner"

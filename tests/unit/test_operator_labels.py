@@ -16,6 +16,7 @@ from driverforge_operator.plan.intent import read_intent
 from driverforge_operator.plan.labels import label
 from driverforge_operator.plan.placement import place
 from driverforge_operator.plan.whole import plan
+from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.surroundings import OpenShiftCluster
 from driverforge_operator.state.whole import State
@@ -36,6 +37,10 @@ def after(state: State, node: Node) -> tuple[dict[str, str], dict[str, str]]:
             else:
                 target[key] = value
     return labels, annotations
+
+
+def replaced(policy: CustomResource, **spec: Any) -> CustomResource:
+    return CustomResource(metadata=policy.metadata, spec={**policy.spec, **spec})
 
 
 @pytest.mark.parametrize("case", POLICY_CASES)
@@ -97,11 +102,31 @@ def test_switches_of_other_programs_stay(case: str, there: dict[str, str]) -> No
         assert theirs.items() <= labels.items()
 
 
+def test_what_nvidias_operator_switched_on_for_itself_alone_goes() -> None:
+    names = ("dra-driver", "dra-validator", "dcgm-dra", "dcgm-exporter-dra")
+    theirs = {nodekeys.DEPLOY + one: "true" for one in names}
+    state = policy_state("default")
+    for node in state.nodes.values():
+        labels, _ = after(state, replace(node, labels={**node.labels, **theirs}))
+        assert not theirs.keys() & labels.keys()
+
+
 def test_a_mig_manager_that_somebody_asked_for_stays_with_containers() -> None:
     (node,) = policy_state("default").nodes.values()
     asked = replace(node, labels={**node.labels, f"{nodekeys.DEPLOY}mig-manager": "true"})
     assert f"{nodekeys.DEPLOY}mig-manager" in after(policy_state("default"), asked)[0]
     assert f"{nodekeys.DEPLOY}mig-manager" not in after(policy_state("sandbox-passthrough"), asked)[0]
+
+
+def test_a_default_workload_that_is_none_is_containers() -> None:
+    """As upstream has it; MIG managers are for containers, too."""
+    policies = {
+        name: replaced(one, sandboxWorkloads={"enabled": True, "defaultWorkload": "vm-pass"})
+        for name, one in policy_state("mig-mixed-custom").policies.items()
+    }
+    state = policy_state("mig-mixed-custom")
+    for node in state.nodes.values():
+        assert after(replace(state, policies=policies), node)[0] == after(state, node)[0]
 
 
 def test_upgrade_labels_are_never_ours() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ from driverforge_core import nodekeys
 from driverforge_operator import operands
 from driverforge_operator.operands.manifest import containers, manifest, pod
 from driverforge_operator.operands.setting import Setting
-from driverforge_operator.operands.table import ENVIRONMENT, OPERANDS, Operand
-from driverforge_operator.plan.actions import Apply, Delete
+from driverforge_operator.operands.table import OPERANDS, Operand, Workload, image_variables
+from driverforge_operator.plan.actions import Apply, Delete, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import KIND_OF, CustomResource
 from driverforge_operator.state.surroundings import Surroundings
@@ -24,11 +25,12 @@ from support.samples.operatorcases import policy_state
 
 # not a state's: the driver's, which has a module of its own, and parts that states share
 SHARED = {"account", "config-manager", "constraints", "driver", "driver-startup-probe"}
+VARIABLES = image_variables(OPERANDS)
 BY_STATE = [pytest.param(one, id=one.state) for one in OPERANDS]
 
 
 def workloads(one: Operand) -> list[dict[str, Any]]:
-    return [found for found in manifest(one.manifest) if found["kind"] == "DaemonSet"]
+    return [found for found in manifest(one.manifest, one.folder) if found["kind"] == "DaemonSet"]
 
 
 def changed(case: str, **fields: Any) -> State:
@@ -53,8 +55,8 @@ def test_an_operand_is_one_manifest_and_one_row() -> None:
     assert sorted(rows) == sorted(there - SHARED)
 
 
-@pytest.mark.parametrize("one", BY_STATE)
-def test_a_row_says_what_its_manifest_says(one: Operand) -> None:
+def check_against_manifest(one: Operand) -> None:
+    """A row says what its manifest says, and its objects are of kinds that the operator applies."""
     for workload in workloads(one):
         assert pod(workload)["nodeSelector"][nodekeys.DEPLOY + one.switch] == "true"
         assert one.gpu in ("", *(found["name"] for found in containers(workload)))
@@ -62,18 +64,119 @@ def test_a_row_says_what_its_manifest_says(one: Operand) -> None:
         waits = " ".join(str(found.get("args")) for found in pod(workload).get("initContainers", ()))
         assert one.gate in waits.replace("'nvidia-validator'", "driver-ready")
         for found in containers(workload):
-            assert found["image"] in ENVIRONMENT
+            assert found["image"] in VARIABLES
         if one.field:
             assert pod(workload)["containers"][0]["image"] == one.field
-
-
-@pytest.mark.parametrize("one", BY_STATE)
-def test_every_kind_is_one_that_the_operator_applies(one: Operand) -> None:
-    for found in manifest(one.manifest):
+    for found in manifest(one.manifest, one.folder):
         assert (found["apiVersion"], found["kind"]) in KIND_OF
 
 
-@pytest.mark.parametrize("path", ENVIRONMENT)
+@pytest.mark.parametrize("one", BY_STATE)
+def test_a_row_says_what_its_manifest_says(one: Operand) -> None:
+    check_against_manifest(one)
+
+
+# an operand as docs/architecture.md says how one is added: a manifest, and a row
+CLOCK_KEEPER = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: nvidia-clock-keeper}
+data: {clocks: "1410"}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: nvidia-clock-keeper
+  labels: {app: nvidia-clock-keeper}
+spec:
+  selector:
+    matchLabels: {app: nvidia-clock-keeper}
+  template:
+    metadata:
+      labels: {app: nvidia-clock-keeper}
+    spec:
+      nodeSelector: {nvidia.com/gpu.deploy.clock-keeper: "true"}
+      serviceAccountName: nvidia-clock-keeper
+      initContainers:
+        - name: toolkit-validation
+          image: validator
+          command: [sh, -c]
+          args: ["until [ -f /run/nvidia/validations/toolkit-ready ]; do sleep 5; done"]
+      containers:
+        - name: clock-keeper
+          image: validator
+          command: [keep-clocks]
+"""
+
+
+@pytest.fixture
+def clock_keeper(tmp_path: Path) -> Operand:
+    (tmp_path / "clock-keeper.yaml").write_text(CLOCK_KEEPER, encoding="utf-8")
+    return Operand(
+        state="state-clock-keeper",
+        manifest="clock-keeper",
+        folder=tmp_path,
+        enabled=lambda spec: spec.toolkit.enabled is not False,
+        switch="clock-keeper",
+        gate="toolkit-ready",
+    )
+
+
+SWITCH = nodekeys.DEPLOY + "clock-keeper"
+
+
+def switched(state: State, *added: Operand) -> list[str | None]:
+    """What the nodes' patches say of the invented operand's switch."""
+    patches = [one for one in plan(state, (*OPERANDS, *added)) if isinstance(one, PatchNode)]
+    return [one.labels[SWITCH] for one in patches if SWITCH in one.labels]
+
+
+def test_a_manifest_and_a_row_are_all_of_a_new_operand(clock_keeper: Operand) -> None:
+    check_against_manifest(clock_keeper)
+    state = policy_state("default")
+    gpus = [one for one in state.nodes.values() if one.gpu]
+    assert switched(state, clock_keeper) == ["true"] * len(gpus)
+    actions = plan(state, (*OPERANDS, clock_keeper))
+    told = {str(one.ref): dict(one.document) for one in actions if isinstance(one, Apply)}
+    new = {name: one for name, one in told.items() if name not in applied(state)}
+    name = "gpu-operator/nvidia-clock-keeper"
+    assert new.keys() >= {f"ConfigMap {name}", f"DaemonSet {name}", f"ServiceAccount {name}"}
+    workload, known = new[f"DaemonSet {name}"], told["DaemonSet gpu-operator/nvidia-operator-validator"]
+    assert pod(workload)["nodeSelector"][SWITCH] == "true"
+    (image,) = {one["image"] for one in containers(workload)}
+    assert image == pod(known)["containers"][0]["image"]
+    assert workload["metadata"]["ownerReferences"] == known["metadata"]["ownerReferences"]
+    (status,) = (one for one in actions if isinstance(one, SetStatus))
+    assert "state-clock-keeper" in str(status.conditions)
+
+
+def test_a_new_operand_runs_where_its_row_says(clock_keeper: Operand) -> None:
+    assert switched(policy_state("sandbox-passthrough"), clock_keeper) == []
+    for case, workload in (
+        ("sandbox-passthrough", Workload.KUBEVIRT),
+        ("sandbox-kata", Workload.KATA),
+        ("sandbox-vgpu", Workload.VGPU),
+    ):
+        there = replace(clock_keeper, workloads=(workload,))
+        assert switched(policy_state(case), there) == ["true"]
+        assert switched(policy_state("default"), there) == []
+
+
+def test_a_switch_that_does_not_suit_a_node_is_not_set_and_stays(clock_keeper: Operand) -> None:
+    some = replace(clock_keeper, suits=lambda labels: labels.get("clocks") == "kept")
+    state = policy_state("default")
+
+    def labelled(**labels: str) -> list[str | None]:
+        nodes = {name: replace(one, labels={**one.labels, **labels}) for name, one in state.nodes.items()}
+        return switched(replace(state, nodes=nodes), some)
+
+    assert labelled() == []
+    assert set(labelled(clocks="kept")) == {"true"}
+    assert labelled(**{SWITCH: "true"}) == []
+    assert set(labelled(**{SWITCH: "true", nodekeys.OPERANDS: "false"})) == {None}
+
+
+@pytest.mark.parametrize("path", VARIABLES)
 def test_a_manifests_images_are_parts_of_the_spec(path: str) -> None:
     # a spelling that the models do not have would be an image that nobody names
     from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec

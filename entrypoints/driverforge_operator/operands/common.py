@@ -166,7 +166,7 @@ def checks(workload: Manifest, spec: Validator | None) -> None:
             set_env(one, given_env(wish.env))
 
 
-def images(workload: Manifest, setting: Setting, environment: Mapping[str, str]) -> list[Problem]:
+def images(workload: Manifest, setting: Setting, variables: Mapping[str, str]) -> list[Problem]:
     """Put images where the manifest names the part of the spec that has them."""
     problems = []
     secrets = []
@@ -183,7 +183,7 @@ def images(workload: Manifest, setting: Setting, environment: Mapping[str, str])
                 problems.append(Problem(path=f"spec.{path}", what=what))
                 continue
             suffix = f"-{setting.oses[0]}"
-        variable = environment[path]
+        variable = variables[path]
         one["image"] = image_name(found, suffix) or setting.environment.get(variable, "")
         if not one["image"]:
             what = f"has to name repository, image and version: the operator has no {variable} either"

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import yaml
@@ -22,20 +23,22 @@ from driverforge_operator.state.contents import Content, Source
 from driverforge_operator.state.kinds import MANAGED_BY, MANAGER
 
 Manifest = dict[str, Any]
+MANIFESTS = files(__package__).joinpath("manifests")
 FOUND_BY = ("app", "app.kubernetes.io/part-of")
 """Labels by which operators find what is theirs: no user's to change."""
 _OF_CLUSTER = ("ClusterRole", "ClusterRoleBinding", "RuntimeClass", "SecurityContextConstraints")
 
 
 @cache
-def _documents(name: str) -> tuple[Manifest, ...]:
-    text = files(__package__).joinpath("manifests", f"{name}.yaml").read_text(encoding="utf-8")
+def _documents(name: str, folder: Traversable) -> tuple[Manifest, ...]:
+    text = folder.joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return tuple(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
-def manifest(name: str) -> list[Manifest]:
+def manifest(name: str, folder: Traversable = MANIFESTS) -> list[Manifest]:
     """The objects of an operand, in the order in which they are applied."""
-    return copy.deepcopy(list(_documents(name)))
+    # the folder of a package is a path, which can be hashed
+    return copy.deepcopy(list(_documents(name, folder)))  # type: ignore[arg-type]
 
 
 def pieces(name: str) -> Manifest:

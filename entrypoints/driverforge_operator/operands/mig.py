@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import MigManager
 from driverforge_operator.operands.manifest import (
     Manifest,
@@ -13,6 +16,18 @@ from driverforge_operator.operands.manifest import (
     volume,
 )
 from driverforge_operator.operands.setting import Setting
+
+_PRODUCTS = ("h100", "a100", "a30")
+
+
+def mig_capable(labels: Mapping[str, str]) -> bool:
+    """Whether a node has GPUs that can be divided, by its labels."""
+    if labels.get(nodekeys.VGPU_HOST_DRIVER):
+        return False
+    if labels.get(nodekeys.MIG_CAPABLE) == "true":
+        return True
+    product = labels.get(nodekeys.GPU_PRODUCT, "").lower()
+    return any(name in product for name in _PRODUCTS)
 
 
 def mig_manager(objects: list[Manifest], setting: Setting) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_operator.crd.blocks import ContainerSettings
@@ -19,7 +20,7 @@ from driverforge_operator.operands.manifest import (
 )
 from driverforge_operator.operands.openshift import constraints
 from driverforge_operator.operands.setting import Setting
-from driverforge_operator.operands.table import ENVIRONMENT, Operand
+from driverforge_operator.operands.table import Operand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +31,12 @@ class Rendered:
     problems: tuple[Problem, ...] = ()
 
 
-def render(operand: Operand, setting: Setting, owner: Manifest) -> Rendered:
-    """The objects of an operand."""
-    objects = manifest(operand.manifest)
+def render(operand: Operand, setting: Setting, owner: Manifest, variables: Mapping[str, str]) -> Rendered:
+    """The objects of an operand.
+
+    `variables` are the operator's variables with images, by the parts of the spec.
+    """
+    objects = manifest(operand.manifest, operand.folder)
     workloads = [one for one in objects if one["kind"] == "DaemonSet"]
     for workload in workloads:
         _settings(workload, operand, setting)
@@ -49,7 +53,7 @@ def render(operand: Operand, setting: Setting, owner: Manifest) -> Rendered:
         common.host_paths(workload, setting.host)
         common.device_access(workload, operand.gpu, setting)
         common.checks(workload, setting.spec.validator)
-        problems += common.images(workload, setting, ENVIRONMENT)
+        problems += common.images(workload, setting, variables)
         common.user_metadata(workload, setting.spec.daemonsets)
         common.restart_with(workload, setting.contents)
     own(objects, setting.namespace, owner)

@@ -5,38 +5,64 @@ The order is that of NVIDIA's operator, whose names the states have; state-drive
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from importlib.resources.abc import Traversable
 
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
 from driverforge_operator.operands import monitoring, plugin, sandbox, toolkit
-from driverforge_operator.operands.manifest import Manifest
-from driverforge_operator.operands.mig import mig_manager
+from driverforge_operator.operands.manifest import MANIFESTS, Manifest
+from driverforge_operator.operands.mig import mig_capable, mig_manager
 from driverforge_operator.operands.runtimeclasses import runtime_classes
 from driverforge_operator.operands.setting import Setting
 
 Rules = Callable[[list[Manifest], Setting], None]
 
 
+class Workload(Enum):
+    """What the GPUs of a node are for: containers, or virtual machines that get whole GPUs or parts of one.
+
+    Whole GPUs go to the machines of one program, KubeVirt or Kata, in all of a cluster.
+    """
+
+    CONTAINER = "container"
+    KUBEVIRT = "kubevirt"
+    KATA = "kata"
+    VGPU = "vgpu"
+
+
+_CONTAINER, _VGPU = (Workload.CONTAINER,), (Workload.VGPU,)
+_PASSTHROUGH = (Workload.KUBEVIRT, Workload.KATA)
+_VIRTUAL = (*_PASSTHROUGH, Workload.VGPU)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
     """One state.
 
-    `field` is its part of the spec, whose settings its first container gets; `environment` names the variable
-    with the image where the spec names none. A manifest says at `image` which part of the spec names it.
+    `manifest` is a file in `folder`. It says at `image` which part of the spec names one. `field` is the
+    operand's own part, whose settings its first container gets; `environment` names the variable with the
+    image where that part names none.
 
-    `switch` is the component in nvidia.com/gpu.deploy.<component>, `gate` the file in /run/nvidia/validations
-    that its pods wait for, `gpu` the container that uses GPUs before anybody offers them. `constrained`: on
-    OpenShift its account has constraints of its own, beside the `privileged` ones. `rules` are what no other
-    operand has.
+    `switch` is the component in nvidia.com/gpu.deploy.<component>. Nodes get that label if they are for one
+    of the `workloads`, and `suits` says of their labels that the operand has something to do there. A switch
+    that somebody else has set there stays.
+
+    `gate` is the file in /run/nvidia/validations that its pods wait for, `gpu` the container that uses GPUs
+    before anybody offers them. `constrained`: on OpenShift its account has constraints of its own, beside the
+    `privileged` ones. `rules` are what no other operand has.
     """
 
     state: str
     manifest: str
     enabled: Callable[[ClusterPolicySpec], bool]
+    folder: Traversable = MANIFESTS
     field: str = ""
     environment: str = ""
     switch: str = ""
+    workloads: tuple[Workload, ...] = _CONTAINER
+    suits: Callable[[Mapping[str, str]], bool] = lambda _: True
     gate: str = ""
     gpu: str = ""
     constrained: bool = False
@@ -145,6 +171,7 @@ OPERANDS = (
         field="migManager",
         environment="MIG_MANAGER_IMAGE",
         switch="mig-manager",
+        suits=mig_capable,
         gate="toolkit-ready",
         gpu="nvidia-mig-manager",
         constrained=True,
@@ -171,6 +198,7 @@ OPERANDS = (
         field="vgpuManager",
         environment="VGPU_MANAGER_IMAGE",
         switch="vgpu-manager",
+        workloads=_VGPU,
         constrained=True,
         rules=sandbox.vgpu_manager,
     ),
@@ -183,6 +211,7 @@ OPERANDS = (
         field="vgpuDeviceManager",
         environment="VGPU_DEVICE_MANAGER_IMAGE",
         switch="vgpu-device-manager",
+        workloads=_VGPU,
         gate="vgpu-manager-ready",
         constrained=True,
         rules=sandbox.vgpu_device_manager,
@@ -194,6 +223,7 @@ OPERANDS = (
         field="validator",
         environment="VALIDATOR_IMAGE",
         switch="sandbox-validator",
+        workloads=_VIRTUAL,
         rules=sandbox.sandbox_validator,
     ),
     Operand(
@@ -203,6 +233,7 @@ OPERANDS = (
         field="vfioManager",
         environment="VFIO_MANAGER_IMAGE",
         switch="vfio-manager",
+        workloads=_PASSTHROUGH,
         constrained=True,
         rules=sandbox.vfio_manager,
     ),
@@ -216,6 +247,7 @@ OPERANDS = (
         field="sandboxDevicePlugin",
         environment="SANDBOX_DEVICE_PLUGIN_IMAGE",
         switch="sandbox-device-plugin",
+        workloads=(Workload.KUBEVIRT, Workload.VGPU),
         gate="vfio-pci-ready",
         constrained=True,
     ),
@@ -229,6 +261,7 @@ OPERANDS = (
         field="kataSandboxDevicePlugin",
         environment="KATA_SANDBOX_DEVICE_PLUGIN_IMAGE",
         switch="kata-sandbox-device-plugin",
+        workloads=(Workload.KATA,),
         gate="vfio-pci-ready",
         constrained=True,
     ),
@@ -239,13 +272,30 @@ OPERANDS = (
         field="ccManager",
         environment="CC_MANAGER_IMAGE",
         switch="cc-manager",
+        workloads=_VIRTUAL,
         rules=sandbox.cc_manager,
     ),
 )
 
-ENVIRONMENT = {
-    "vgpuManager.driverManager": "DRIVER_MANAGER_IMAGE",
-    "vfioManager.driverManager": "DRIVER_MANAGER_IMAGE",
-    **{one.field: one.environment for one in OPERANDS if one.field},
+OTHER_SWITCHES: Mapping[str, tuple[Workload, ...]] = {
+    "driver": _CONTAINER,
+    "kata-manager": _PASSTHROUGH,
+    "client": tuple(Workload),
+    "dra-driver": (),
+    "dra-validator": (),
+    "dcgm-dra": (),
+    "dcgm-exporter-dra": (),
 }
-"""The operator's variable with an image, by the part of the spec that names it otherwise."""
+"""Switches of components without a row, and the nodes that get them. Those without nodes are NVIDIA's alone.
+
+The driver has a module of its own; NVIDIA's operator sets the others, and pods of a site may select by them.
+"""
+
+
+def image_variables(operands: Iterable[Operand]) -> dict[str, str]:
+    """The operator's variable with an image, by the part of the spec that names it otherwise."""
+    return {
+        "vgpuManager.driverManager": "DRIVER_MANAGER_IMAGE",
+        "vfioManager.driverManager": "DRIVER_MANAGER_IMAGE",
+        **{one.field: one.environment for one in operands if one.field},
+    }

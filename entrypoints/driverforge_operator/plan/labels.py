@@ -5,60 +5,27 @@ A value that somebody set stays: 'false' is an administrator's, 'paused-…' a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
 from driverforge_operator.operands.setting import CRIO, DOCKER
+from driverforge_operator.operands.table import OPERANDS, OTHER_SWITCHES, Operand, Workload
 from driverforge_operator.plan.actions import PatchNode
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Placement
 from driverforge_operator.plan.readiness import readiness
 from driverforge_operator.state.nodes import Node
 
-CONTAINER, PASSTHROUGH, VGPU = nodekeys.WORKLOADS
-_SWITCHES = {
-    CONTAINER: (
-        "driver",
-        "container-toolkit",
-        "device-plugin",
-        "gpu-feature-discovery",
-        "dcgm",
-        "dcgm-exporter",
-        "node-status-exporter",
-        "operator-validator",
-        "client",
-    ),
-    PASSTHROUGH: (
-        "sandbox-device-plugin",
-        "sandbox-validator",
-        "vfio-manager",
-        "kata-manager",
-        "cc-manager",
-        "client",
-    ),
-    VGPU: (
-        "sandbox-device-plugin",
-        "vgpu-manager",
-        "vgpu-device-manager",
-        "sandbox-validator",
-        "cc-manager",
-        "client",
-    ),
-}
-_VALIDATOR, _MIG_MANAGER, _KATA_PLUGIN = "operator-validator", "mig-manager", "kata-sandbox-device-plugin"
-_OF_CLAIMS = ("dra-driver", "dra-validator", "dcgm-dra", "dcgm-exporter-dra")
-_OF_OPERATORS = frozenset().union(*_SWITCHES.values(), (_MIG_MANAGER, _KATA_PLUGIN), _OF_CLAIMS)
-"""Components whose switches operators write, NVIDIA's or ours. Other programs have switches of their own."""
-_MIG_PRODUCTS = ("h100", "a100", "a30")
+_VALIDATOR, _MIG_MANAGER = "operator-validator", "mig-manager"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """`switches` are components whose switch is set where it is not; `allowed` those that stay where one is.
 
-    All others of operators are taken away.
+    All others of operators are taken away. Other programs have switches of their own.
     """
 
     values: Mapping[str, str | None]
@@ -66,18 +33,25 @@ class Wanted:
     allowed: frozenset[str] = frozenset()
 
 
-def label(node: Node, placement: Placement, intent: Intent, ready_since: str = "") -> PatchNode | None:
+def label(
+    node: Node,
+    placement: Placement,
+    intent: Intent,
+    ready_since: str = "",
+    operands: Sequence[Operand] = OPERANDS,
+) -> PatchNode | None:
     """What has to change on a node, None for nothing.
 
     `ready_since` is when the validator's pod of the node became ready, '' while it is not.
     """
-    wanted = _wanted(node, placement, intent)
+    wanted = _wanted(node, placement, intent, operands)
     labels = {key: value for key, value in wanted.values.items() if node.labels.get(key) != value}
     for switch in wanted.switches:
         # an empty value is as good as none
         if not node.labels.get(nodekeys.DEPLOY + switch):
             labels[nodekeys.DEPLOY + switch] = "true"
-    for switch in _OF_OPERATORS - wanted.switches - wanted.allowed:
+    of_operators = {*OTHER_SWITCHES, *(one.switch for one in operands if one.switch)}
+    for switch in of_operators - wanted.allowed:
         if nodekeys.DEPLOY + switch in node.labels:
             labels[nodekeys.DEPLOY + switch] = None
     # nobody takes the taint off where no validator runs
@@ -97,7 +71,7 @@ def label(node: Node, placement: Placement, intent: Intent, ready_since: str = "
     return PatchNode(node=node.name, labels=labels, annotations=annotations, tainted=tainted)
 
 
-def _wanted(node: Node, placement: Placement, intent: Intent) -> Wanted:
+def _wanted(node: Node, placement: Placement, intent: Intent, operands: Sequence[Operand]) -> Wanted:
     # while several claim it, it stays with the one that it has
     owner = placement.owner or (node.labels.get(nodekeys.DRIVER_OWNER) if placement.claims else None)
     # what most nodes have needs no label
@@ -112,15 +86,14 @@ def _wanted(node: Node, placement: Placement, intent: Intent) -> Wanted:
         return Wanted(values=values)
     spec = intent.policy.spec if intent.policy else None
     workload = _workload(node, spec)
-    switches = _switches(workload, spec)
-    # somebody may know of MIG what the node's labels do not tell
-    allowed = frozenset({_MIG_MANAGER} if workload == CONTAINER else ())
-    if workload == CONTAINER and _mig_capable(node):
-        switches |= {_MIG_MANAGER}
+    others = frozenset(switch for switch, workloads in OTHER_SWITCHES.items() if workload in workloads)
+    ours = [one for one in operands if one.switch and workload in one.workloads]
+    switches = others.union(one.switch for one in ours if one.suits(node.labels))
+    if _MIG_MANAGER in switches:
         config = spec.mig_manager.config if spec and spec.mig_manager else None
         if not node.labels.get(nodekeys.MIG_CONFIG) and config and config.default:
             values[nodekeys.MIG_CONFIG] = config.default
-    return Wanted(values=values, switches=switches, allowed=allowed)
+    return Wanted(values=values, switches=switches, allowed=others.union(one.switch for one in ours))
 
 
 def unknown_workload(node: Node, placement: Placement, intent: Intent) -> str:
@@ -131,29 +104,18 @@ def unknown_workload(node: Node, placement: Placement, intent: Intent) -> str:
     return wish if counts and wish not in nodekeys.WORKLOADS else ""
 
 
-def _workload(node: Node, spec: ClusterPolicySpec | None) -> str:
+def _workload(node: Node, spec: ClusterPolicySpec | None) -> Workload:
     sandbox = spec.sandbox_workloads if spec else None
     if sandbox is None or not sandbox.enabled:
-        return CONTAINER
+        return Workload.CONTAINER
     wish = node.labels.get(nodekeys.WORKLOAD, "")
-    return wish if wish in nodekeys.WORKLOADS else sandbox.default_workload
-
-
-def _switches(workload: str, spec: ClusterPolicySpec | None) -> frozenset[str]:
-    found = frozenset(_SWITCHES.get(workload, _SWITCHES[CONTAINER]))
-    kata = spec is not None and spec.sandbox_workloads is not None and spec.sandbox_workloads.mode == "kata"
-    if kata and workload == PASSTHROUGH:
-        return found - {"sandbox-device-plugin"} | {_KATA_PLUGIN}
-    return found
-
-
-def _mig_capable(node: Node) -> bool:
-    if node.labels.get(nodekeys.VGPU_HOST_DRIVER):
-        return False
-    if node.labels.get(nodekeys.MIG_CAPABLE) == "true":
-        return True
-    product = node.labels.get(nodekeys.GPU_PRODUCT, "").lower()
-    return any(name in product for name in _MIG_PRODUCTS)
+    match wish if wish in nodekeys.WORKLOADS else sandbox.default_workload:
+        case nodekeys.VM_PASSTHROUGH:
+            return Workload(sandbox.mode)
+        case nodekeys.VM_VGPU:
+            return Workload.VGPU
+        case _:
+            return Workload.CONTAINER
 
 
 def _upgrade_enabled(placement: Placement, intent: Intent) -> str | None:

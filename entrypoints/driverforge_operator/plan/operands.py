@@ -11,7 +11,7 @@ from driverforge_operator.crd.read import Problem
 from driverforge_operator.operands.manifest import Manifest, owner_of, pod
 from driverforge_operator.operands.render import Rendered, render
 from driverforge_operator.operands.setting import CONTAINERD, CRIO, DOCKER, Setting
-from driverforge_operator.operands.table import OPERANDS, Operand
+from driverforge_operator.operands.table import OPERANDS, Operand, image_variables
 from driverforge_operator.plan.intent import Intent, Policy
 from driverforge_operator.plan.placement import Census
 from driverforge_operator.ports import Document, Ref
@@ -40,13 +40,16 @@ def unclear_policy(intent: Intent, found: Iterable[StateNow]) -> frozenset[str]:
     return frozenset({intent.policy.uid} if unclear else ())
 
 
-def states(intent: Intent, census: Census, around: Surroundings) -> tuple[StateNow, ...]:
+def states(
+    intent: Intent, census: Census, around: Surroundings, operands: Sequence[Operand] = OPERANDS
+) -> tuple[StateNow, ...]:
     """All states but the driver's, in order; none without a ClusterPolicy that can be read."""
     policy = intent.policy
     if policy is None or policy.spec is None:
         return ()
     settings = _settings(policy, policy.spec, intent.namespace, census, around)
-    return tuple(_state(operand, policy, settings) for operand in OPERANDS)
+    variables = image_variables(operands)
+    return tuple(_state(operand, policy, settings, variables) for operand in operands)
 
 
 def operands_wait_for(found: Iterable[StateNow], objects: Mapping[Ref, Document]) -> dict[str, list[str]]:
@@ -76,12 +79,14 @@ def _waits_for(workload: Document) -> str:
     return "" if ready == desired else f"{metadata['name']}: {ready} of {desired} pods are ready"
 
 
-def _state(operand: Operand, policy: Policy, settings: tuple[Setting, ...]) -> StateNow:
+def _state(
+    operand: Operand, policy: Policy, settings: tuple[Setting, ...], variables: Mapping[str, str]
+) -> StateNow:
     first, *_ = settings
     if not operand.enabled(first.spec):
         return StateNow(name=operand.state, enabled=False)
     owner = owner_of(CLUSTER_POLICY, policy.name, policy.uid)
-    rendered = [render(operand, setting, owner) for setting in settings]
+    rendered = [render(operand, setting, owner, variables) for setting in settings]
     problems = tuple(dict.fromkeys(problem for one in rendered for problem in one.problems))
     if problems:
         return StateNow(name=operand.state, enabled=True, problems=problems)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT
+from driverforge_operator.operands.table import OPERANDS, Operand
 from driverforge_operator.plan.actions import Action, Apply, Delete
 from driverforge_operator.plan.admission import label_namespace
 from driverforge_operator.plan.difference import covers
@@ -22,7 +23,7 @@ from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.whole import State
 
 
-def plan(state: State) -> list[Action]:
+def plan(state: State, operands: Sequence[Operand] = OPERANDS) -> list[Action]:
     """Everything that has to change: nodes first, since objects select nodes by what is written there."""
     intent = read_intent(state.namespace, state.policies, state.drivers)
     census: dict[Placement, list[str]] = defaultdict(list)
@@ -30,9 +31,12 @@ def plan(state: State) -> list[Action]:
     for node in state.nodes.values():
         placement = place(node, intent)
         census[placement].append(node.name)
-        if patch := label(node, placement, intent, state.validators.get(node.name, "")):
+        if patch := label(node, placement, intent, state.validators.get(node.name, ""), operands):
             actions.append(patch)
-    return [*actions, *cluster(intent, census, state.objects, state.resources, state.around)]
+    return [
+        *actions,
+        *cluster(intent, census, state.objects, state.resources, state.around, operands=operands),
+    ]
 
 
 def asked_for(state: State) -> frozenset[Question]:
@@ -48,26 +52,28 @@ def cluster(
     objects: Mapping[Ref, Document],
     resources: Mapping[Ref, CustomResource],
     around: Surroundings,
+    *,
+    operands: Sequence[Operand] = OPERANDS,
 ) -> list[Action]:
     """All but the nodes. What it costs depends on the number of pools, not of nodes."""
-    found, operands = pools(intent, census, around), states(intent, census, around)
-    wanted = wanted_objects(intent, found, operands)
+    found, planned = pools(intent, census, around), states(intent, census, around, operands)
+    wanted = wanted_objects(intent, found, planned)
     actions: list[Action] = [*label_namespace(intent, around)]
     actions += [
         Apply(document=document, first=ref not in objects)
         for ref, document in wanted.items()
         if ref.kind not in around.unserved and (ref not in objects or not covers(objects[ref], document))
     ]
-    unclear = undecided(intent, census, found) | unclear_policy(intent, operands)
+    unclear = undecided(intent, census, found) | unclear_policy(intent, planned)
     actions += [
         Delete(ref=ref, orphan=_handed_over(document, intent))
         for ref, document in objects.items()
         if ref not in wanted and not stays(document, unclear)
     ]
-    told = rejections(intent, operands, wanted=wanted, objects=objects, rejected=around.rejected)
+    told = rejections(intent, planned, wanted=wanted, objects=objects, rejected=around.rejected)
     return [
         *actions,
-        *statuses(intent, census, found, operands, objects=objects, resources=resources, rejected=told),
+        *statuses(intent, census, found, planned, objects=objects, resources=resources, rejected=told),
     ]
 
 
@@ -86,10 +92,8 @@ def _handed_over(document: Document, intent: Intent) -> bool:
     )
 
 
-def wanted_objects(
-    intent: Intent, found: Sequence[Pool], operands: Sequence[StateNow]
-) -> dict[Ref, Document]:
+def wanted_objects(intent: Intent, found: Sequence[Pool], planned: Sequence[StateNow]) -> dict[Ref, Document]:
     """Every object that shall be there."""
     documents = [*shared(intent, found), *(one for pool in found for one in pool.documents)]
-    documents += [one for state in operands for one in state.objects]
+    documents += [one for state in planned for one in state.objects]
     return {Ref.of(document): document for document in documents}
