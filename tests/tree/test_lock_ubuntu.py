@@ -17,7 +17,7 @@ from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict.decide import Judge
 from driverforge_build.verdict.verdicts import State
-from driverforge_build.verify.packages import kernel_packages
+from driverforge_build.verify.tree import kernel_packages
 from driverforge_core.errors import TemporaryFailure, UsageError
 from support.fakes.mirror import fetcher
 from support.process import missing

@@ -19,7 +19,7 @@ import pytest
 
 from driverforge_build.advice import Given
 from driverforge_build.cli import run
-from driverforge_build.fetch.unpack import unpack_package
+from driverforge_build.fetch.packagefile import unpack_package
 from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_build.lock.pins import HeaderFact, Lock

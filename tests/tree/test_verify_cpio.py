@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.verify.cpio import CpioArchive
+from driverforge_build.verify.guest import CpioArchive
 from support.process import missing
 
 pytestmark = pytest.mark.skipif(bool(missing("busybox")), reason="busybox reads the archive here")

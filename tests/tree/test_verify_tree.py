@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.fetch.unpack import unpack_package
+from driverforge_build.fetch.packagefile import unpack_package
 from driverforge_build.verify.tree import read_tree
 from driverforge_core.errors import InputError
 from support.process import missing

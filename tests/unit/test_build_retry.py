@@ -11,10 +11,11 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import BuildOptions, Given
-from driverforge_build.app import retry
+from driverforge_build.app import runner
 from driverforge_build.app.build import BuildRequest, build
-from driverforge_build.app.retry import PAUSES_S, Attempts
 from driverforge_build.app.runner import (
+    PAUSES_S,
+    Attempts,
     CellReport,
     HowToRun,
     Pushing,
@@ -293,7 +294,7 @@ def test_pauses_get_longer_and_the_last_one_is_for_all_further_attempts() -> Non
 def test_retries_and_the_layer_cache_reach_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "PAUSES_S", (0.0,))
+    monkeypatch.setattr(runner, "PAUSES_S", (0.0,))
     cache = f"{HOST}/cache"
     wanted = BuildOptions(retries=1, cache_from=(f"{cache}/read",), cache_to=f"{cache}/written")
     request = BuildRequest(folder=tmp_path, options=wanted)

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from driverforge_build.nvidia.checksums import checksum_of, redistributable_of
-from driverforge_build.nvidia.published import Wanted, common_url, redistributable_url
+from driverforge_build.nvidia.published import (
+    Wanted,
+    checksum_of,
+    common_url,
+    redistributable_of,
+    redistributable_url,
+)
 from driverforge_build.nvidia.site import check_hosts, mirrored
 from driverforge_core.errors import Unavailable, UsageError
 

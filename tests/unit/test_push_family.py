@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from driverforge_build.advice import Given
-from driverforge_build.app.family import families
+from driverforge_build.app.prepare import families
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell
 from driverforge_build.matrix.load import parse_matrix

@@ -14,8 +14,8 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given, Selection
-from driverforge_build.app.choice import choose
 from driverforge_build.app.knowledge import Knowledge
+from driverforge_build.app.prepare import choose
 from driverforge_build.attest.sbom import sbom
 from driverforge_build.discover.targets import wanted_targets
 from driverforge_build.lock.pins import Lock

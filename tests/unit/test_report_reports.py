@@ -15,8 +15,7 @@ from jsonschema import ValidationError
 from driverforge_build.advice import Given
 from driverforge_build.app.outcomes import build_cells
 from driverforge_build.app.prepare import Prepared
-from driverforge_build.app.retry import FailedAttempt
-from driverforge_build.app.runner import CellReport, Result
+from driverforge_build.app.runner import CellReport, FailedAttempt, Result
 from driverforge_build.documents.images import BuildCell
 from driverforge_build.junit import Outcome, junit_text
 from driverforge_build.lock.pins import Lock

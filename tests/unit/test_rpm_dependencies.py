@@ -8,9 +8,8 @@ import pytest
 
 from driverforge_build.discover.closure import closure
 from driverforge_build.discover.packages import PackageIndex, Requirement
-from driverforge_build.discover.rpm.entries import add_records, new_index
+from driverforge_build.discover.rpm.entries import add_records, new_index, parse_rich
 from driverforge_build.discover.rpm.primary import Record
-from driverforge_build.discover.rpm.rich import parse_rich
 from driverforge_core.errors import InputError
 
 A, B, C, D = (Requirement(name=name) for name in "abcd")

@@ -8,12 +8,18 @@ from enum import Enum
 from urllib.parse import urlsplit
 
 from driverforge_build.advice import Given, Selection
-from driverforge_build.app.choice import choose
-from driverforge_build.app.family import families
-from driverforge_build.app.knowledge import LookupFor, read_knowledge
+from driverforge_build.app.knowledge import Knowledge, LookupFor, read_knowledge
 from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
+from driverforge_build.matrix.programs import (
+    OperatorCell,
+    ToolkitCell,
+    operator_images,
+    select_images,
+    split_globs,
+    toolkit_images,
+)
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.site import MIRROR, check_hosts
 from driverforge_build.plan.rows import Plan, Planned
@@ -25,9 +31,73 @@ from driverforge_build.render.context import (
     operator_contexts,
     toolkit_contexts,
 )
+from driverforge_build.render.needs import missing_pins
+from driverforge_build.render.programs import ProgramsSpec
 from driverforge_build.verdict.verdicts import State
 from driverforge_core.errors import UsageError
 from driverforge_oci.transport import without_secrets
+
+
+def families(
+    cells: Iterable[Cell], toolkits: Sequence[BuildContext], lock: Lock, *, given: Given
+) -> FamilyOf:
+    """How the family of an image is found. `cells` are all of the matrix, whichever were selected.
+
+    Those without pins are no members: their images cannot have been built from this lock.
+    """
+    by_alias: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.excluded is None:
+            by_alias.setdefault(_names(cell), []).append(cell)
+
+    def family_of(context: BuildContext) -> Sequence[BuildContext]:
+        image = context.image
+        if isinstance(image, ProgramsSpec):
+            return [
+                one
+                for one in toolkits
+                if (one.image.repository, one.image.alias_tag) == (image.repository, image.alias_tag)
+            ]
+        found = by_alias.get((image.os, str(image.branch), image.kernel), [])
+        others = [cell for cell in found if cell.arch != image.arch and not missing_pins(cell, lock)]
+        made = driver_contexts(others, lock, given=given)
+        return (context, *(one for one in made if one.image.alias_tag == image.alias_tag))
+
+    return family_of
+
+
+def _names(cell: Cell) -> tuple[str, str, str]:
+    """What an alias is made of, as far as all architectures have it alike."""
+    return cell.os.id, str(int(cell.driver.branch)), str(cell.kernel or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Cells in their order. Toolkit and operator images have no verdict, so they are no cells of a plan."""
+
+    cells: tuple[Cell, ...]
+    toolkits: tuple[ToolkitCell, ...]
+    operators: tuple[OperatorCell, ...]
+
+    @property
+    def systems(self) -> frozenset[str]:
+        others = {cell.system for cell in self.toolkits} | {cell.system for cell in self.operators}
+        return frozenset({cell.os.id for cell in self.cells} | others)
+
+
+def choose(known: Knowledge, selection: Selection) -> Chosen:
+    """What --select and --skip leave; toolkit and operator images only where a glob is theirs.
+
+    Raises UsageError where a glob matches nothing, or --base names an OS that none of it is of.
+    """
+    toolkits, operators, drivers = split_globs(selection.select)
+    chosen = Chosen(
+        cells=() if (toolkits or operators) and not drivers else known.cells(drivers, selection.skip),
+        toolkits=select_images(toolkit_images(known.matrix), select=toolkits, skip=selection.skip),
+        operators=select_images(operator_images(), select=operators, skip=selection.skip),
+    )
+    check_named("--base", selection.given.bases, chosen.systems)
+    return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,9 @@
-"""Several builds at a time, and what became of each."""
+"""Several builds at a time, and what became of each.
+
+A failure that passes is tried again, and only that: TemporaryFailure says that the same call may work later,
+as where a registry answers 429 or 5xx, a mirror does not answer, or a connection broke. A compiler's error is
+none, however often it is asked.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +12,64 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from enum import Enum
 from functools import partial
 from itertools import pairwise, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from driverforge_build.app.retry import Attempts, FailedAttempt
 from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
 from driverforge_build.publish.upload import Publisher, PushReport, is_built
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_oci.presence import ASKED_AT_ONCE
 
 if TYPE_CHECKING:
     from driverforge_build.attest.provenance import BuildSpan
+
+T = TypeVar("T")
+
+PAUSES_S = (10.0, 30.0, 60.0, 120.0)
+"""Before the second attempt, the third, …; the last one before all further ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedAttempt:
+    """An attempt that was followed by another one, and what it took."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempts:
+    """Attempts at one cell, which `left` counts down: for its build and its push together."""
+
+    left: int
+    told: StepListener
+    wait: Callable[[float], object] = time.sleep
+    failed: list[FailedAttempt] = field(default_factory=list)
+
+    def at(self, action: Callable[[], T]) -> T:
+        """What the action returns. Raises what it raises: at once where trying again is no use."""
+        while True:
+            started = time.monotonic()
+            try:
+                return action()
+            except TemporaryFailure as error:
+                if self.left <= 0:
+                    raise
+                self.left -= 1
+                pause = PAUSES_S[min(len(self.failed), len(PAUSES_S) - 1)]
+                spent = time.monotonic() - started
+                self.failed.append(FailedAttempt(reason=error.brief, seconds=spent))
+                self.told(f"{error.brief}; again in {pause:.0f} s")
+                self.wait(pause)
+
 
 CellListener = Callable[[str, str], None]
 """Is told a cell and what happens to it now."""

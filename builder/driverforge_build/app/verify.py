@@ -22,11 +22,9 @@ from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext, driver_contexts
 from driverforge_build.verify.modules import read_sets
-from driverforge_build.verify.packages import blobs_of, kernel_packages
 from driverforge_build.verify.proof import Proving
-from driverforge_build.verify.report import Proof, TriedImage, suites
-from driverforge_build.verify.statement import statement, statement_text
-from driverforge_build.verify.tree import KernelTree, read_tree
+from driverforge_build.verify.report import Proof, TriedImage, statement, statement_text, suites
+from driverforge_build.verify.tree import KernelTree, blobs_of, kernel_packages, read_tree
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 from driverforge_core.image import MODULES_ROOT

@@ -105,7 +105,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_verify_judge.py",
         "tests/tree/test_verify_command.py",
     ),
-    "builder/driverforge_build/app/retry.py": ("tests/unit/test_build_retry.py",),
+    "builder/driverforge_build/app/runner.py": ("tests/unit/test_build_retry.py",),
     "builder/driverforge_build/lock/compare.py": ("tests/unit/test_lock_guard.py",),
     "builder/driverforge_build/publish/index.py": (
         "tests/unit/test_push_publishing.py",
@@ -149,7 +149,6 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_fetch_rpm.py",
         "tests/tree/test_verify_tree.py",
     ),
-    f"{_BUILDER}/fetch/unpack.py": ("tests/tree/test_verify_tree.py",),
     f"{_BUILDER}/fetch/web.py": (
         "tests/tree/test_fetch_limits.py",
         "tests/tree/test_apt_fetch.py",

@@ -22,7 +22,7 @@ from driverforge_build.engine.accelerator import (
     judge,
     without_device,
 )
-from driverforge_build.verify.cpio import CpioArchive
+from driverforge_build.verify.guest import CpioArchive
 from support import cache
 from support.machines import initramfs, qemu
 from support.machines.kernels import Image

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from driverforge_build.verify.cpio import CpioArchive
+from driverforge_build.verify.guest import CpioArchive
 from driverforge_core.errors import Unavailable
 from support.machines.kernels import Image
 from support.process import require, run

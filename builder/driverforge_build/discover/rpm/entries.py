@@ -1,15 +1,99 @@
-"""Packages of primary.xml as the index has them, in rpm's order of versions."""
+"""Packages of primary.xml as the index has them, in rpm's order of versions.
+
+Their rich dependencies are those of rpm's manual `boolean_dependencies`:
+
+and, with         all of them
+or                alternatives
+A if B [else C]   A where B is installed too, else C
+unless, without   leave something out, which nothing here is made to bring
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any
 
-from driverforge_build.discover.packages import AUTOMATIC, Package, PackageIndex, Requirement
+from driverforge_build.discover.packages import (
+    AUTOMATIC,
+    Clause,
+    Condition,
+    Package,
+    PackageIndex,
+    Requirement,
+)
 from driverforge_build.discover.rpm.primary import Record
-from driverforge_build.discover.rpm.rich import parse_rich
 from driverforge_core import rpmversion
+from driverforge_core.errors import InputError
+
+_TOKEN = re.compile(r"\s*([()]|(?:[^\s()]|\([^\s()]*\))+)")
+_OPERATORS = ("and", "or", "if", "else", "unless", "with", "without")
+_RELATIONS = {"=": "=", "<": "<<", "<=": "<=", ">=": ">=", ">": ">>"}
+
+
+def parse_rich(text: str) -> tuple[tuple[Clause, ...], tuple[Condition, ...]]:
+    """What a rich dependency asks for, and what it asks for under a condition."""
+    tokens = _TOKEN.findall(text)
+    try:
+        node, rest = _expression(tokens)
+    except (IndexError, RecursionError) as error:
+        raise InputError(
+            f"{text[:200]!r} is not a dependency", resolution="use another mirror of this repository"
+        ) from error
+    if rest:
+        raise InputError(f"{text[:200]!r} is not a dependency", resolution="use another mirror")
+    clauses, conditions = _meaning(node)
+    return tuple(clauses), tuple(conditions)
+
+
+# a requirement, or an operator with its two or three operands
+_Node = Requirement | tuple[str, list["_Node"]]
+
+
+def _expression(tokens: list[str]) -> tuple[_Node, list[str]]:
+    if tokens[0] != "(":
+        name, rest = tokens[0], tokens[1:]
+        if rest and rest[0] in _RELATIONS:
+            return Requirement(name=name, relation=_RELATIONS[rest[0]], version=rest[1]), rest[2:]
+        return Requirement(name=name), rest
+    node, rest = _expression(tokens[1:])
+    operator, operands = "and", [node]
+    while rest[0] in _OPERATORS:
+        if rest[0] != "else":
+            operator = rest[0]
+        node, rest = _expression(rest[1:])
+        operands.append(node)
+    if rest[0] != ")":
+        raise IndexError
+    return (operator, operands), rest[1:]
+
+
+def _meaning(node: _Node) -> tuple[list[Clause], list[Condition]]:
+    if isinstance(node, Requirement):
+        return [(node,)], []
+    operator, operands = node
+    if operator == "or":
+        return [tuple(one for operand in operands for one in _alternatives(operand))], []
+    if operator in ("if", "unless", "without"):
+        wanted, condition, *otherwise = operands
+        if operator != "if":
+            return _meaning(wanted)
+        then = tuple(_meaning(wanted)[0])
+        other = tuple(clause for operand in otherwise for clause in _meaning(operand)[0])
+        return [], [Condition(when=tuple(_alternatives(condition)), then=then, otherwise=other)]
+    found = [_meaning(operand) for operand in operands]
+    return [one for clauses, _ in found for one in clauses], [one for _, more in found for one in more]
+
+
+def _alternatives(node: _Node) -> list[Requirement]:
+    """Whatever of an operand may be had; of several that are wanted together the first one stands for all."""
+    if isinstance(node, Requirement):
+        return [node]
+    operator, operands = node
+    wanted = operands if operator == "or" else operands[:1]
+    return [one for operand in wanted for one in _alternatives(operand)]
+
 
 _version_key = lru_cache(maxsize=65536)(rpmversion.key)
 # Base images have these small variants, beside which what they stand for cannot be installed.
