@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,12 +26,14 @@ from driverforge_build.plan.text import documents, json_lines
 from driverforge_build.ports import BuiltImage, Layer
 from driverforge_build.publish.upload import PushReport
 from driverforge_build.report.cases import Case, build_cases, plan_cases, suites
-from driverforge_build.report.schemas import DOCUMENTS
 from driverforge_build.report.summary import LIMIT, summary_text
 from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.errors import CommandFailed
 from support.jsonschemas import SCHEMAS, check_document
 from support.samples.synthetic import all_cells, synthetic_lock
+
+sys.path.append(str(Path(__file__).parents[2] / "hack/lib"))
+from pages.schemas import DOCUMENTS
 
 CELLS = {cell.key: cell for cell in all_cells(load_matrix())}
 JIT = "debian12-amd64-535.261.03-jit"

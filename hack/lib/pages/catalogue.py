@@ -37,13 +37,12 @@ from driverforge_build.matrix.fields import Row  # noqa: E402
 from driverforge_build.matrix.model import MODELS, Keep  # noqa: E402
 from driverforge_build.matrix.nvidia import Branch, Probe  # noqa: E402
 from driverforge_build.matrix.probes import probe_rule  # noqa: E402
-from driverforge_build.matrix.schema import json_schema  # noqa: E402
 from driverforge_build.matrix.validate import row_model  # noqa: E402
-from driverforge_build.report.schemas import DOCUMENTS, document_schema  # noqa: E402
 from driverforge_core.osid import OsId  # noqa: E402
 from driverforge_operator.crd import schema as operator_schema  # noqa: E402
 from driverforge_operator.explain.documents import DOCUMENTS as OPERATOR_DOCUMENTS  # noqa: E402
 from pages.rights import rights  # noqa: E402
+from pages.schemas import DOCUMENTS, document_schema, matrix_schema  # noqa: E402
 from pages.valuesschema import values_schema  # noqa: E402
 
 RIGHTS_HEAD = "# Generated from entrypoints/driverforge_operator by hack/generate; change it there.\n"
@@ -81,7 +80,7 @@ def main() -> int:
     page = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
     data = "builder/driverforge_build/data"
     files = {
-        f"{data}/matrix.schema.json": json.dumps(json_schema(), indent=2) + "\n",
+        f"{data}/matrix.schema.json": json.dumps(matrix_schema(), indent=2) + "\n",
         **{
             f"{data}/reports/{name}.schema.json": json.dumps(document_schema(one), indent=2) + "\n"
             for name, one in DOCUMENTS.items()

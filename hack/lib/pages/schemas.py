@@ -1,23 +1,60 @@
-"""The published JSON schema of matrix.yaml, for editors: keys, descriptions and allowed words.
-
-It is looser than the loader on purpose: a row may be partial (`like`, or an override of a built-in row), and
-what needs two rows to judge is the loader's.
-"""
+"""The published JSON schemas: of matrix.yaml, and of what `--json` prints, made from `documents`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from driverforge_build.documents import failures, images, locks, mirrors, pipelines, plans, proofs
 from driverforge_build.matrix.fields import Row
 from driverforge_build.matrix.model import MODELS, Keep, Section
+
+DOCUMENTS: dict[str, type] = {
+    "plan": plans.PlanDocument,
+    "explain": plans.ExplainDocument,
+    "generate": plans.GenerateDocument,
+    "matrix": plans.MatrixDocument,
+    "build": images.BuildDocument,
+    "lock-report": locks.LockDocument,
+    "push": images.PushDocument,
+    "push-plan": images.PushPlanDocument,
+    "index": images.IndexDocument,
+    "covered": pipelines.CoveredDocument,
+    "failure": failures.FailureDocument,
+    "attestations": proofs.AttestationsDocument,
+    "verify": proofs.VerifyDocument,
+    "watch": pipelines.WatchDocument,
+    "times": pipelines.TimesDocument,
+    "mirror-lock": mirrors.MirrorLockDocument,
+    "mirror-inventory": mirrors.MirrorInventoryDocument,
+    "mirror-archive": mirrors.MirrorArchiveDocument,
+    "mirror-copy": mirrors.MirrorCopyDocument,
+    "mirror-volumes": mirrors.MirrorVolumesDocument,
+    "mirror-prune": mirrors.MirrorPruneDocument,
+    "mirror-shelf": mirrors.MirrorShelfDocument,
+}
+"""Name of a schema file to the document that it describes."""
 
 Schema = dict[str, Any]
 
 
-def json_schema() -> Schema:
-    """The schema as JSON data, keys in the order of the models."""
+def document_schema(document: type) -> Schema:
+    """A document's schema as JSON data; sentences of docstrings in one line."""
+    schema = TypeAdapter(document).json_schema(ref_template="#/$defs/{model}")
+    for one in (schema, *schema.get("$defs", {}).values()):
+        if "description" in one:
+            one["description"] = _one_line(one["description"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def matrix_schema() -> Schema:
+    """The schema of matrix.yaml as JSON data, keys in the order of the models.
+
+    It is for editors, and looser than the loader on purpose: a row may be partial (`like`, or an override of
+    a built-in row), and what needs two rows to judge is the loader's.
+    """
     models: list[type[Row]] = [Keep, *MODELS.values()]
     references, top = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/$defs/{model}"
