@@ -114,7 +114,7 @@ def test_a_passphrase_comes_from_the_environment(
 def test_files_that_hold_no_key(key: SigningKey, module: ToSign) -> None:
     with pytest.raises(InputError, match="the key /no/such cannot be read"):
         key_signer("/no/such")(module)
-    with pytest.raises(CommandFailed, match="openssl cannot sign with"):
+    with pytest.raises(CommandFailed, match="openssl of --sign-key exited"):
         key_signer(str(key.file))(module)
 
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from driverforge_build.engine.process import Said, converse
 from driverforge_build.ports import ModuleSigner, ToSign
-from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
+from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure, Unavailable
 from driverforge_core.modsign import plain_signature
 
 PATIENCE_S = 300.0
@@ -65,13 +65,16 @@ class UserProgram:
         """What it prints. Raises CommandFailed, and TemporaryFailure for status 75, where it fails."""
         said = self.converse(given)
         if said.status:
-            kind = TemporaryFailure if said.status == os.EX_TEMPFAIL else CommandFailed
-            raise kind(
-                f"{self.name} exited {said.status}",
-                details=[f"it was to {purpose}", *last_words(said)],
-                resolution=self.resolution,
-            )
+            raise self.failed(said, purpose)
         return said.output
+
+    def failed(self, said: Said, purpose: str) -> DriverforgeError:
+        kind = TemporaryFailure if said.status == os.EX_TEMPFAIL else CommandFailed
+        return kind(
+            f"{self.name} exited {said.status}",
+            details=[f"it was to {purpose}", *last_words(said)],
+            resolution=self.resolution,
+        )
 
 
 def last_words(said: Said) -> list[str]:

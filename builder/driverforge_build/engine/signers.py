@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
-from driverforge_build.engine.process import Said
 from driverforge_build.engine.programs import UserProgram
 from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_core.certificate import digest_info
-from driverforge_core.errors import CommandFailed, InputError, NotPermitted, Unavailable
+from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, Unavailable
 
 PIN = "KBUILD_SIGN_PIN"
+_PACKAGES = {"openssl": "openssl", "pkcs11-tool": "opensc"}
 _EXAMPLE = "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so"
 
 
@@ -43,20 +43,13 @@ def _by_file(file: str, what: ToSign) -> bytes:
             f"the key {file} cannot be read",
             resolution="give --sign-key the file of the private key, or pkcs11:… for one in a token",
         )
-    passphrase = f"env:{PIN}" if os.environ.get(PIN) else "pass:"
-    words = ["openssl", "pkeyutl", "-sign", "-inkey", file, "-passin", passphrase]
-    said = _run([*words, "-pkeyopt", f"digest:{what.algorithm}"], what.digest, package="openssl")
-    if said.status == 0:
-        return said.output
-    if any(word in said.errors for word in ("bad decrypt", "wrong password", "empty password")):
-        if os.environ.get(PIN):
-            raise NotPermitted(f"the passphrase of {file} in {PIN} is wrong", resolution=f"set {PIN}")
-        raise NotPermitted(f"{file} needs a passphrase", resolution=f"set {PIN} to it in the environment")
-    raise CommandFailed(
-        f"openssl cannot sign with {file}",
-        details=said.errors.splitlines()[-4:],
-        resolution="give an RSA private key in PEM or DER",
-    )
+    pin = os.environ.get(PIN)
+    wrong = f"the passphrase of {file} in {PIN} is wrong" if pin else f"{file} needs a passphrase"
+    words = ["openssl", "pkeyutl", "-sign", "-inkey", file, "-passin", f"env:{PIN}" if pin else "pass:"]
+    locked = NotPermitted(wrong, resolution=f"set {PIN} to it in the environment")
+    known = dict.fromkeys(("bad decrypt", "wrong password", "empty password"), locked)
+    words += ["-pkeyopt", f"digest:{what.algorithm}"]
+    return _answer(words, what.digest, known, "give an RSA private key in PEM or DER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,22 +132,13 @@ def _by_token(words: Sequence[str], what: ToSign) -> bytes:
 
 def _ask_token(words: Sequence[str], given: bytes) -> bytes:
     login = ["--login", "--pin", f"env:{PIN}"] if os.environ.get(PIN) else []
-    said = _run([*words, *login], given, package="opensc")
-    if said.status == 0 and (said.output or not given):
-        return said.output
-    for word, error in _token_errors(words).items():
-        if word in said.errors:
-            raise error
-    raise CommandFailed(
-        "pkcs11-tool cannot sign",
-        details=[f"command: {shlex.join(words)}", *said.errors.splitlines()[-4:]],
-        resolution=""
-        if login
-        else f"keys are mostly shown to whoever has logged in: set {PIN} in the environment",
-    )
+    advice = f"run it yourself: {shlex.join(words)}"
+    if not login:
+        advice += f"; keys are mostly shown to whoever has logged in: set {PIN} in the environment"
+    return _answer([*words, *login], given, _token_errors(words), advice)
 
 
-def _token_errors(words: Sequence[str]) -> Mapping[str, Exception]:
+def _token_errors(words: Sequence[str]) -> Mapping[str, DriverforgeError]:
     module = words[2]
     here = f"see what is there: pkcs11-tool --module {module} --list-slots"
     locked = "a token locks itself after a few wrong ones; its security officer unlocks it"
@@ -179,7 +163,13 @@ def _no_such_key(words: Sequence[str], details: Sequence[str]) -> InputError:
     )
 
 
-def _run(words: Sequence[str], given: bytes, *, package: str) -> Said:
-    resolution = f"run it yourself: {shlex.join(words)}"
-    program = UserProgram(option="--sign-key", argv=words, resolution=resolution, package=package)
-    return program.converse(given)
+def _answer(words: Sequence[str], given: bytes, known: Mapping[str, DriverforgeError], advice: str) -> bytes:
+    """What a program prints that is given something to read.
+
+    Raises the error that is `known` for a word of its complaint, else CommandFailed with `advice`.
+    """
+    program = UserProgram(option="--sign-key", argv=words, resolution=advice, package=_PACKAGES[words[0]])
+    said = program.converse(given)
+    if said.status == 0 and (said.output or not given):
+        return said.output
+    raise next((error for word, error in known.items() if word in said.errors), program.failed(said, "sign"))
