@@ -23,7 +23,7 @@ def missing_packages() -> Unsupported | None:
     return Unsupported(
         "this installation has no builder",
         details=[f"Python has no {', '.join(missing)}"],
-        resolution="pip install 'driverforge[build]'",
+        resolution="pip install '.[build]' in a checkout of driverforge",
     )
 
 

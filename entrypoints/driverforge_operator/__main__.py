@@ -15,7 +15,7 @@ def main() -> None:
         error = Unsupported(
             "this installation has no operator",
             details=[f"Python has no {', '.join(missing)}"],
-            resolution="pip install 'driverforge[operator]'",
+            resolution="pip install '.[operator]' in a checkout of driverforge",
         )
         print(error.render(), file=sys.stderr)
         sys.exit(error.exit_code)

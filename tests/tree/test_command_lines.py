@@ -38,7 +38,7 @@ def test_an_installation_without_the_builder_says_what_to_install() -> None:
     assert done.returncode == 78
     assert done.stderr == (
         "error: this installation has no builder\n  | Python has no click\n  next: "
-        "pip install 'driverforge[build]'\n"
+        "pip install '.[build]' in a checkout of driverforge\n"
     )
 
 

@@ -70,7 +70,8 @@ def package_files(name: str, *, data: tuple[str, ...] = ()) -> Iterator[tuple[st
     spec = find_spec(name)
     if spec is None:
         raise InputError(
-            f"the Python package {name} is not installed", resolution="pip install 'driverforge[build]'"
+            f"the Python package {name} is not installed",
+            resolution="pip install '.[build]' in a checkout of driverforge",
         )
     if not spec.submodule_search_locations:
         assert spec.origin is not None

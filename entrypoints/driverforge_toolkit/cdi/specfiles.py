@@ -149,7 +149,7 @@ def _yaml() -> ModuleType:
     except ImportError:
         raise Unsupported(
             "reading and writing CDI specs needs PyYAML, which is not part of this image",
-            resolution="use the toolkit image (pip install 'driverforge[toolkit]' outside of images)",
+            resolution="use the toolkit image, or pip install '.[toolkit]' in a checkout",
         ) from None
     return yaml
 

@@ -243,6 +243,6 @@ def require_toolkit_half() -> None:
         raise Unsupported(
             "runtime configuration is not part of this image",
             details=[f"Python {sys.version.split()[0]} has no {', '.join(missing)}"],
-            resolution="use an image whose Python is 3.11 or newer (pip install 'driverforge[toolkit]' "
-            "outside of images)",
+            resolution="use an image whose Python is 3.11 or newer, or pip install '.[toolkit]' "
+            "in a checkout of driverforge",
         )
