@@ -17,6 +17,7 @@ from driverforge_toolkit.runtime.transaction import change, plans, runtime_statu
 from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import BINARY, CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import fake_node
+from support.fakes.runtimemodel import as_bytes
 
 KOPS = "/etc/containerd/config-kops.toml"
 
@@ -150,9 +151,9 @@ def test_a_folder_that_no_file_imports_is_not_read_by_containerd_2_2_either(
     if root is not None:
         node.write_atomic(CONFIG, root)
     files = config_files.read_files(daemon.node.host, where)
-    assert files == {CONFIG: root, DROP_IN: None}
+    assert as_bytes(files) == {CONFIG: root, DROP_IN: None}
     written = containerd.patched(where, files, {"version": 3}, wanted_handlers())
-    assert b'imports = ["/etc/containerd/conf.d/*.toml"]' in (written[CONFIG] or b"")
+    assert b'imports = ["/etc/containerd/conf.d/*.toml"]' in (written[CONFIG].data or b"")
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a link to nothing"])

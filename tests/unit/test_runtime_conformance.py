@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
+from support.fakes.runtimemodel import OnBytes
 from support.upstream.toolkitcases import CORE, Case, counted, deviations, load, play, table
 
 DECLARED = {case: group for group in deviations() for case in group.cases}
@@ -69,13 +70,12 @@ def test_what_was_applied_is_undone_to_the_byte(case: Case) -> None:
         original = played.before.get(path)
         if played.where is None or written == original:
             continue
-        undone = BACKENDS[played.where.kind].undone(path, original=original, written=written, current=written)
+        backend = OnBytes(BACKENDS[played.where.kind])
+        undone = backend.undone(path, original=original, written=written, current=written)
         assert undone.data == original
         assert not undone.kept
         if written is not None and not path.endswith(".json"):
-            later = BACKENDS[played.where.kind].undone(
-                path, original=original, written=written, current=written + b"# later\n"
-            )
+            later = backend.undone(path, original=original, written=written, current=written + b"# later\n")
             assert later.data == (original or b"") + b"# later\n"
 
 

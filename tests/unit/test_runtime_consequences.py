@@ -20,7 +20,7 @@ from driverforge_toolkit.runtime.transaction.consequences import (
     mended_fault,
 )
 from support.fakes.fakehost import fake_node
-from support.fakes.runtimemodel import daemon
+from support.fakes.runtimemodel import as_files, daemon
 
 DOCKER = daemon("docker")
 HANDLERS = (Handler(name="nvidia", binary="/t/nvidia"), Handler(name="gpu", binary="/t/gpu"))
@@ -78,12 +78,14 @@ def test_crio_is_not_given_a_handler_whose_program_is_not_there(tmp_path: Path) 
     check_programs(host, daemon("crio"), WANTED)
 
 
-FILES = {
-    "/a.toml": b'version = 2\n  default_runtime_name = "nvidia"\n# default_runtime_name = "gpu"\n',
-    "/b.toml": None,
-    "/c.json": b'{\n"default-runtime": "nvidia-cdi"}\n',
-    "/d.conf": b"[crio.runtime]\ndefault_runtime = 'crun'\n",
-}
+FILES = as_files(
+    {
+        "/a.toml": b'version = 2\n  default_runtime_name = "nvidia"\n# default_runtime_name = "gpu"\n',
+        "/b.toml": None,
+        "/c.json": b'{\n"default-runtime": "nvidia-cdi"}\n',
+        "/d.conf": b"[crio.runtime]\ndefault_runtime = 'crun'\n",
+    }
+)
 
 
 def test_each_line_that_names_a_default_is_told_with_its_place_but_no_comment() -> None:

@@ -21,7 +21,7 @@ from driverforge_toolkit.runtime.formats.values import lookup
 from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from driverforge_toolkit.runtime.transaction.activation import reports
-from support.fakes.runtimemodel import Files, daemon, effective
+from support.fakes.runtimemodel import CRIO, Files, daemon, effective
 
 DAEMON = daemon("crio")
 ROOT, DROP_IN = DAEMON.config, DAEMON.drop_in
@@ -33,7 +33,7 @@ def apply(root: str | None = None, drop_in: str | None = None, **wanted: object)
         ROOT: root.encode() if root is not None else None,
         DROP_IN: drop_in.encode() if drop_in is not None else None,
     }
-    after = crio.patched(
+    after = CRIO.patched(
         DAEMON, files, effective(DAEMON, files), WantedHandlers(**{"handlers": HANDLERS, **wanted})
     )  # type: ignore[arg-type]
     assert set(after) == {DROP_IN}  # the root file is never written
@@ -66,7 +66,7 @@ def test_one_that_only_the_daemon_knows_is_a_template_without_its_empty_fields()
             }
         }
     }
-    after = crio.patched(DAEMON, {}, seen, WantedHandlers(handlers=HANDLERS))[DROP_IN]
+    after = CRIO.patched(DAEMON, {}, seen, WantedHandlers(handlers=HANDLERS))[DROP_IN]
     assert nvidia((after or b"").decode()) == {
         "runtime_root": "/run/crun",
         "runtime_path": "/t/nvidia-container-runtime",
@@ -130,7 +130,7 @@ def test_a_default_of_the_command_line_counts_before_the_files() -> None:
     tables = {"runc": {"runtime_root": "/r"}, "crun": {"runtime_root": "/c"}}
     seen = {"crio": {"runtime": {"default_runtime": "runc", "runtimes": tables}}}
     root = b'[crio.runtime]\ndefault_runtime = "crun"\n'
-    after = crio.patched(DAEMON, {ROOT: root}, seen, WantedHandlers(handlers=HANDLERS))[DROP_IN]
+    after = CRIO.patched(DAEMON, {ROOT: root}, seen, WantedHandlers(handlers=HANDLERS))[DROP_IN]
     assert nvidia((after or b"").decode()) == {
         "runtime_root": "/r",
         "runtime_path": "/t/nvidia-container-runtime",
@@ -211,10 +211,10 @@ def test_what_else_is_in_our_drop_in_stays() -> None:
     assert after.startswith(theirs)
     assert "default_runtime" not in apply(None, theirs, release_default=True)
     assert (
-        crio.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode()).data
+        CRIO.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode()).data
         == theirs.encode()
     )
-    undone = crio.undone(
+    undone = CRIO.undone(
         DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode() + b"# later\n"
     )
     assert undone.data == theirs.encode() + b"# later\n"
@@ -231,17 +231,17 @@ def test_what_else_is_in_our_drop_in_stays() -> None:
 )
 def test_a_broken_file_is_one_message(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as caught:
-        crio.patched(DAEMON, {ROOT: text.encode()}, {}, WantedHandlers(handlers=HANDLERS))
+        CRIO.patched(DAEMON, {ROOT: text.encode()}, {}, WantedHandlers(handlers=HANDLERS))
     assert ROOT in caught.value.brief
 
 
 def test_a_foreign_installation_is_stripped() -> None:
     text = b'[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\nruntime_path = "x"\n'
-    assert crio.stripped(DAEMON, {DROP_IN: text}, ("nvidia",)) == {DROP_IN: None}
-    more = crio.stripped(DAEMON, {DROP_IN: text + b"[crio.image]\nx = 1\n"}, ("nvidia",))[DROP_IN]
+    assert CRIO.stripped(DAEMON, {DROP_IN: text}, ("nvidia",)) == {DROP_IN: None}
+    more = CRIO.stripped(DAEMON, {DROP_IN: text + b"[crio.image]\nx = 1\n"}, ("nvidia",))[DROP_IN]
     assert parse(more or b"", "") == {"crio": {"image": {"x": 1}}}
-    assert crio.stripped(DAEMON, {DROP_IN: b"# x\n"}, ("nvidia",)) == {DROP_IN: b"# x\n"}
-    assert crio.stripped(DAEMON, {}, ("nvidia",)) == {DROP_IN: None}
+    assert CRIO.stripped(DAEMON, {DROP_IN: b"# x\n"}, ("nvidia",)) == {DROP_IN: b"# x\n"}
+    assert CRIO.stripped(DAEMON, {}, ("nvidia",)) == {DROP_IN: None}
 
 
 def test_how_a_change_comes_into_force_and_which_keys_are_ours() -> None:
@@ -283,8 +283,8 @@ def test_the_hook_finds_the_programs_beside_it() -> None:
 
 def test_a_hook_is_taken_out_where_it_is_ours() -> None:
     ours = oci_hook.rendered("/t/nvidia-container-runtime-hook")
-    assert oci_hook.undone(original=b"{}", written=ours, current=ours).data == b"{}"
-    assert oci_hook.undone(original=None, written=ours, current=b"{ }").data == b"{ }"
+    assert oci_hook.undone(original=b"{}", written=ours, current=ours) == b"{}"
+    assert oci_hook.undone(original=None, written=ours, current=b"{ }") == b"{ }"
     assert oci_hook.stripped(ours, "x.json") is None
     assert oci_hook.stripped(None, "x.json") is None
     assert (

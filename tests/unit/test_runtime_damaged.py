@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError
-from driverforge_toolkit.runtime.backends.containerd import patched, undone
 from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
-from support.fakes.runtimemodel import daemon, effective
+from support.fakes.runtimemodel import CONTAINERD, daemon, effective
 
+patched, undone = CONTAINERD.patched, CONTAINERD.undone
 DAEMON = daemon(version=(1, 6, 20))
 ROOT, DROP_IN = DAEMON.config, DAEMON.drop_in
 WANTED = WantedHandlers(handlers=nvidia_handlers("/usr/local/nvidia/toolkit"), default="nvidia")

@@ -8,11 +8,10 @@ import pytest
 
 from driverforge_core.errors import InputError
 from driverforge_toolkit.runtime.backends import docker
-from driverforge_toolkit.runtime.formats import jsonedit
-from driverforge_toolkit.runtime.formats.values import REMOVED, Change
+from driverforge_toolkit.runtime.formats.values import REMOVED
 from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
-from support.fakes.runtimemodel import daemon
+from support.fakes.runtimemodel import DOCKER, daemon, json_with
 
 DAEMON = daemon("docker")
 FILE = DAEMON.config
@@ -22,7 +21,7 @@ NVIDIA = '{"path": "/t/nvidia-container-runtime", "args": []}'
 
 def apply(text: str | None, **wanted: object) -> str:
     asked = WantedHandlers(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
-    data = docker.patched(DAEMON, {FILE: text.encode() if text is not None else None}, {}, asked)[FILE]
+    data = DOCKER.patched(DAEMON, {FILE: text.encode() if text is not None else None}, {}, asked)[FILE]
     return (data or b"").decode()
 
 
@@ -117,7 +116,7 @@ def test_every_wrong_type_is_told_at_once() -> None:
 
 def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
     with pytest.raises(InputError, match="not UTF-8") as caught:
-        docker.patched(DAEMON, {FILE: b'{\n"a": "\xff"}'}, {}, WantedHandlers(handlers=HANDLERS))
+        DOCKER.patched(DAEMON, {FILE: b'{\n"a": "\xff"}'}, {}, WantedHandlers(handlers=HANDLERS))
     assert caught.value.details == (f"{FILE}:2: invalid start byte",)
 
 
@@ -130,38 +129,38 @@ def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
 def test_the_earlier_values_come_back_and_others_changes_stay(original: str | None) -> None:
     before = original.encode() if original is not None else None
     written = apply(original, default="nvidia", cdi=True).encode()
-    assert docker.undone(FILE, original=before, written=written, current=written).data == before
-    theirs = jsonedit.edit(written, [Change(path=("log-level",), value="warn")], FILE)
-    undone = docker.undone(FILE, original=before, written=written, current=theirs)
+    assert DOCKER.undone(FILE, original=before, written=written, current=written).data == before
+    theirs = json_with(written, ("log-level",), "warn")
+    undone = DOCKER.undone(FILE, original=before, written=written, current=theirs)
     assert json.loads(undone.data or b"") == {**json.loads(original or "{}"), "log-level": "warn"}
     assert undone.kept == ()
 
 
 def test_a_runtime_beside_ours_does_not_go_with_them() -> None:
     written = apply('{"runtimes": {}}').encode()
-    theirs = jsonedit.edit(written, [Change(path=("runtimes", "kata", "path"), value="/k")], FILE)
-    undone = docker.undone(FILE, original=b'{"runtimes": {}}', written=written, current=theirs)
+    theirs = json_with(written, ("runtimes", "kata", "path"), "/k")
+    undone = DOCKER.undone(FILE, original=b'{"runtimes": {}}', written=written, current=theirs)
     assert json.loads(undone.data or b"") == {"runtimes": {"kata": {"path": "/k"}}}
 
 
 def test_a_handler_that_others_changed_or_made_the_default_stays() -> None:
     """dockerd does not start with a default runtime that it has not."""
     written = apply("{}").encode()
-    theirs = jsonedit.edit(written, [Change(path=("runtimes", "nvidia", "path"), value="/k")], FILE)
-    undone = docker.undone(FILE, original=b"{}", written=written, current=theirs)
+    theirs = json_with(written, ("runtimes", "nvidia", "path"), "/k")
+    undone = DOCKER.undone(FILE, original=b"{}", written=written, current=theirs)
     assert json.loads(undone.data or b"") == {"runtimes": {"nvidia": {"path": "/k", "args": []}}}
     assert undone.kept == (("runtimes", "nvidia", "path"),)
-    default = jsonedit.edit(written, [Change(path=("default-runtime",), value="nvidia")], FILE)
-    left = docker.undone(FILE, original=b"{}", written=written, current=default)
+    default = json_with(written, ("default-runtime",), "nvidia")
+    left = DOCKER.undone(FILE, original=b"{}", written=written, current=default)
     assert json.loads(left.data or b"") == json.loads(default)
 
 
 def test_a_foreign_installation_is_stripped() -> None:
     text = b'{"default-runtime": "nvidia", "features": {"cdi": true}, "runtimes": {"nvidia": {}, "x": {}}}'
-    after = docker.stripped(DAEMON, {FILE: text}, ("nvidia", "nvidia-cdi"))[FILE]
+    after = DOCKER.stripped(DAEMON, {FILE: text}, ("nvidia", "nvidia-cdi"))[FILE]
     assert json.loads(after or b"") == {"features": {"cdi": True}, "runtimes": {"x": {}}}
-    assert docker.stripped(DAEMON, {FILE: b"{ }"}, ("nvidia",)) == {FILE: b"{ }"}
-    assert docker.stripped(DAEMON, {FILE: None}, ("nvidia",)) == {FILE: None}
+    assert DOCKER.stripped(DAEMON, {FILE: b"{ }"}, ("nvidia",)) == {FILE: b"{ }"}
+    assert DOCKER.stripped(DAEMON, {FILE: None}, ("nvidia",)) == {FILE: None}
 
 
 # -- what the daemon makes of it

@@ -9,13 +9,12 @@ import tomllib
 
 from driverforge_core.errors import Unsupported
 from driverforge_toolkit.runtime.backends import containerd, docker
-from driverforge_toolkit.runtime.backends.containerd import patched
 from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
 from driverforge_toolkit.runtime.formats.values import lookup
 from driverforge_toolkit.runtime.model import RUNC, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from driverforge_toolkit.runtime.transaction.consequences import check_effective, check_servable
-from support.fakes.runtimemodel import Files, daemon, effective
+from support.fakes.runtimemodel import CONTAINERD, DOCKER, Files, daemon, effective
 
 HANDLERS = nvidia_handlers("/t")
 WANTED = WantedHandlers(handlers=HANDLERS)
@@ -46,7 +45,7 @@ def views(
     """What the daemon sees before and after a change."""
     files: Files = {DROP_IN: None, ROOT: root.encode()}
     before = effective(where, files)
-    return before, effective(where, {**files, **patched(where, files, before, wanted)})
+    return before, effective(where, {**files, **CONTAINERD.patched(where, files, before, wanted)})
 
 
 def section(view: dict[str, object]) -> dict[str, object]:
@@ -136,7 +135,7 @@ def test_a_default_that_another_file_names_beside_ours_takes_over() -> None:
         DROP_IN: EKS.encode(),
     }
     before = effective(NEW, files)
-    written = patched(NEW, files, before, RELEASE)
+    written = CONTAINERD.patched(NEW, files, before, RELEASE)
     assert section(effective(NEW, {**files, **written}))["default_runtime_name"] == "crun"
 
 
@@ -206,7 +205,7 @@ def test_dockers_default_runtime_is_one_that_it_knows() -> None:
 def test_dockers_handler_that_is_there_keeps_its_arguments() -> None:
     root = b'{"runtimes": {"nvidia": {"path": "/usr/bin/x", "runtimeArgs": ["--debug"]}}}'
     where = daemon("docker")
-    written = docker.patched(where, {where.config: root}, {}, WANTED)[where.config]
+    written = DOCKER.patched(where, {where.config: root}, {}, WANTED)[where.config]
     runtimes = effective(where, {where.config: written})["runtimes"]
     assert isinstance(runtimes, dict)
     assert runtimes["nvidia"] == {"path": "/t/nvidia-container-runtime", "runtimeArgs": ["--debug"]}

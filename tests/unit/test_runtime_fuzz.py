@@ -17,7 +17,18 @@ from driverforge_toolkit.runtime.formats.tomledit import edit, parse
 from driverforge_toolkit.runtime.formats.values import Change, leaves, same
 from driverforge_toolkit.runtime.model import RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
-from support.fakes.runtimemodel import Files, configs, crio_configs, daemon, effective, toml
+from support.fakes.runtimemodel import (
+    CONTAINERD,
+    CRIO,
+    DOCKER,
+    Files,
+    configs,
+    crio_configs,
+    daemon,
+    effective,
+    json_with,
+    toml,
+)
 
 HANDLERS = nvidia_handlers("/t")
 PROGRAMS = {handler.name: handler.binary for handler in HANDLERS}
@@ -52,7 +63,7 @@ def nodes(draw: st.DrawFn) -> tuple[Files, RuntimeDaemon]:
         files["/etc/containerd/other.toml"] = draw(plain.flatmap(toml))
     if draw(st.booleans()):
         files[where.drop_in] = draw(configs(schema).flatmap(toml))
-    where = containerd.placed(where, files)
+    where = CONTAINERD.placed(where, files)
     return {where.drop_in: None, **files}, where
 
 
@@ -62,7 +73,7 @@ def test_containerd_sees_our_keys_change_and_nothing_else(
 ) -> None:
     files, where = node
     before = effective(where, files)
-    after_files = {**files, **containerd.patched(where, files, before, wanted)}
+    after_files = {**files, **CONTAINERD.patched(where, files, before, wanted)}
     after = effective(where, after_files)
     assert {name: containerd.handlers(after).get(name) for name in PROGRAMS} == PROGRAMS
     assert "runc" in containerd.handlers(after) or "runc" not in containerd.handlers(before)
@@ -83,9 +94,9 @@ def test_containerds_files_come_back_to_the_byte(
     node: tuple[Files, RuntimeDaemon], wanted: WantedHandlers
 ) -> None:
     files, where = node
-    written = containerd.patched(where, files, effective(where, files), wanted)
+    written = CONTAINERD.patched(where, files, effective(where, files), wanted)
     for path, data in written.items():
-        undone = containerd.undone(path, original=files[path], written=data, current=data)
+        undone = CONTAINERD.undone(path, original=files[path], written=data, current=data)
         assert (undone.data, undone.kept) == (files[path], ())
 
 
@@ -94,10 +105,10 @@ def test_containerds_files_keep_what_others_changed_since(
     node: tuple[Files, RuntimeDaemon], wanted: WantedHandlers, score: int
 ) -> None:
     files, where = node
-    written = containerd.patched(where, files, effective(where, files), wanted)
+    written = CONTAINERD.patched(where, files, effective(where, files), wanted)
     data = written[where.config] or b""
     theirs = edit(data, [Change(path=("oom_score",), value=score)], where.config) + b"\n" + LATER
-    undone = containerd.undone(where.config, original=files[where.config], written=data, current=theirs)
+    undone = CONTAINERD.undone(where.config, original=files[where.config], written=data, current=theirs)
     rest = parse(undone.data or b"", where.config)
     root = parse(files[where.config] or b"", where.config)
     assert same(dict(leaves({"version": 2, **root, "oom_score": score})), dict(leaves(rest)))
@@ -115,18 +126,18 @@ def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(
     where = daemon("crio")
     files: Files = {where.config: root, where.drop_in: drop_in}
     before = effective(where, files)
-    written = crio.patched(where, files, before, wanted)
+    written = CRIO.patched(where, files, before, wanted)
     assert set(written) == {where.drop_in}
     after = effective(where, {**files, **written})
     assert {name: crio.handlers(after).get(name) for name in PROGRAMS} == PROGRAMS
     assert crio.foreign(before, after, wanted) == {}
     assert (
-        crio.undone(
+        CRIO.undone(
             where.drop_in, original=drop_in, written=written[where.drop_in], current=written[where.drop_in]
         ).data
         == drop_in
     )
-    stripped = crio.stripped(where, {**files, **written}, tuple(PROGRAMS))[where.drop_in]
+    stripped = CRIO.stripped(where, {**files, **written}, tuple(PROGRAMS))[where.drop_in]
     assert not set(PROGRAMS) & set(crio.handlers(parse(stripped or b"", where.drop_in)))
 
 
@@ -179,12 +190,12 @@ def test_dockers_file_changes_in_our_keys_only_and_comes_back(
 ) -> None:
     where = daemon("docker")
     before = effective(where, {where.config: data})
-    written = docker.patched(where, {where.config: data}, before, wanted)[where.config]
+    written = DOCKER.patched(where, {where.config: data}, before, wanted)[where.config]
     after = effective(where, {where.config: written})
     assert {name: docker.handlers(after).get(name) for name in PROGRAMS} == PROGRAMS
     assert docker.foreign(before, after, wanted) == {}
-    assert docker.undone(where.config, original=data, written=written, current=written).data == data
-    assert docker.patched(where, {where.config: written}, after, wanted)[where.config] == written
+    assert DOCKER.undone(where.config, original=data, written=written, current=written).data == data
+    assert DOCKER.patched(where, {where.config: written}, after, wanted)[where.config] == written
 
 
 @given(daemon_json(), wanteds, texts, json_values)
@@ -192,8 +203,8 @@ def test_dockers_file_keeps_what_others_changed_since(
     data: bytes, wanted: WantedHandlers, key: str, value: object
 ) -> None:
     where = daemon("docker")
-    written = docker.patched(where, {where.config: data}, {}, wanted)[where.config] or b""
-    theirs = jsonedit.edit(written, [Change(path=("theirs", key), value=value)], where.config)
-    undone = docker.undone(where.config, original=data, written=written, current=theirs)
-    wanted_now = jsonedit.edit(data, [Change(path=("theirs", key), value=value)], where.config)
+    written = DOCKER.patched(where, {where.config: data}, {}, wanted)[where.config] or b""
+    theirs = json_with(written, ("theirs", key), value)
+    undone = DOCKER.undone(where.config, original=data, written=written, current=theirs)
+    wanted_now = json_with(data, ("theirs", key), value)
     assert same(jsonedit.parse(undone.data or b"", ""), jsonedit.parse(wanted_now, ""))

@@ -21,7 +21,7 @@ from driverforge_toolkit.runtime.backends.imports import (
     whole_path,
 )
 from support.fakes.fakehost import fake_node
-from support.fakes.runtimemodel import daemon
+from support.fakes.runtimemodel import as_files, daemon
 
 FOLDER = "/etc/containerd"
 ROOT = f"{FOLDER}/config.toml"
@@ -124,7 +124,15 @@ def test_files_are_read_breadth_first_each_once_and_folder_by_folder() -> None:
         "/deep": b"",
         "/other": b"",
     }
-    assert list(read_documents("/r", files)) == ["/r", "/a/1.toml", "/a/2.toml", "/a-b/1.toml", "/z", "/deep"]
+    found = read_documents("/r", as_files(files))
+    assert list(found) == [
+        "/r",
+        "/a/1.toml",
+        "/a/2.toml",
+        "/a-b/1.toml",
+        "/z",
+        "/deep",
+    ]
 
 
 def test_the_nodes_files_are_found_as_they_would_be(tmp_path: Path) -> None:
@@ -134,10 +142,10 @@ def test_the_nodes_files_are_found_as_they_would_be(tmp_path: Path) -> None:
         node.write_atomic(f"{FOLDER}/conf.d/{name}", b"")
     files = {ROOT: b'imports = ["conf.d/*.toml"]\n', f"{FOLDER}/conf.d/gone.toml": None}
     files[f"{FOLDER}/conf.d/new.toml"] = b""
-    assert imports.imported_files(node, daemon(), ROOT, files) == [
+    assert imports.imported_files(node, daemon(), ROOT, as_files(files)) == [
         f"{FOLDER}/conf.d/{name}" for name in ("a.toml", "new.toml")
     ]
-    assert imports.imported_files(node, daemon(), ROOT, files, every=True) == [
+    assert imports.imported_files(node, daemon(), ROOT, as_files(files), every=True) == [
         f"{FOLDER}/conf.d/{name}" for name in ("a.toml", "folder.toml", "new.toml")
     ]
 

@@ -9,14 +9,15 @@ import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_toolkit.runtime.backends import containerd
-from driverforge_toolkit.runtime.backends.containerd import foreign, patched, stripped, undone
+from driverforge_toolkit.runtime.backends.containerd import foreign
 from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
 from driverforge_toolkit.runtime.formats.tomledit import edit, parse
 from driverforge_toolkit.runtime.formats.values import Change, dotted, lookup
 from driverforge_toolkit.runtime.model import RUNC, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
-from support.fakes.runtimemodel import Files, daemon, effective
+from support.fakes.runtimemodel import CONTAINERD, Files, daemon, effective
 
+patched, stripped, undone = CONTAINERD.patched, CONTAINERD.stripped, CONTAINERD.undone
 HANDLERS = nvidia_handlers("/t")[:2]
 OLD, NEW = daemon(version=(1, 6, 20)), daemon(version=(2, 1, 9))
 ROOT, DROP_IN = OLD.config, OLD.drop_in
@@ -449,7 +450,10 @@ def test_a_foreign_installation_is_stripped() -> None:
         f"[{CRI2}.containerd.runtimes.nvidia]\n"
     )
     drop_in = f"version = 2\n[{CRI2}.containerd.runtimes.nvidia]\n".encode()
-    assert stripped(OLD, {ROOT: root.encode(), DROP_IN: drop_in}, ("nvidia",)) == {ROOT: None, DROP_IN: None}
+    assert stripped(OLD, {ROOT: root.encode(), DROP_IN: drop_in}, ("nvidia",)) == {
+        ROOT: None,
+        DROP_IN: None,
+    }
     noted = stripped(OLD, {ROOT: b"# mine\n" + root.encode(), DROP_IN: drop_in}, ("nvidia",))[ROOT]
     assert (noted or b"").startswith(b"# mine\n")
     assert parse(noted or b"", "") == {"version": 2}
@@ -457,7 +461,10 @@ def test_a_foreign_installation_is_stripped() -> None:
 
 def test_what_has_nothing_of_it_stays_as_it_is() -> None:
     for root in (None, b"version = 2\n", b'version = 2\nimports = ["/x"]\n'):
-        assert stripped(OLD, {ROOT: root, DROP_IN: None}, ("nvidia",)) == {ROOT: root, DROP_IN: None}
+        assert stripped(OLD, {ROOT: root, DROP_IN: None}, ("nvidia",)) == {
+            ROOT: root,
+            DROP_IN: None,
+        }
 
 
 def test_an_import_that_brings_another_file_stays_and_so_does_what_else_is_in_the_drop_in() -> None:
@@ -468,7 +475,10 @@ def test_an_import_that_brings_another_file_stays_and_so_does_what_else_is_in_th
     }
     assert stripped(OLD, files, ("nvidia",)) == {**files, DROP_IN: None}
     more = {**files, DROP_IN: (files[DROP_IN] or b"") + b"[grpc]\nuid = 1\n"}
-    assert parse(stripped(OLD, more, ("nvidia",))[DROP_IN] or b"", "") == {"version": 2, "grpc": {"uid": 1}}
+    assert parse(stripped(OLD, more, ("nvidia",))[DROP_IN] or b"", "") == {
+        "version": 2,
+        "grpc": {"uid": 1},
+    }
 
 
 def test_keys_are_shown_as_they_are_written() -> None:

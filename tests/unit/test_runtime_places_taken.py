@@ -9,12 +9,12 @@ import tomllib
 
 from driverforge_core.errors import Unsupported
 from driverforge_toolkit.runtime.backends import containerd, crio, docker
-from driverforge_toolkit.runtime.backends.containerd import patched, placed, stripped
 from driverforge_toolkit.runtime.model import NodePath, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from driverforge_toolkit.runtime.transaction.consequences import check_effective
-from support.fakes.runtimemodel import Files, daemon, effective
+from support.fakes.runtimemodel import CONTAINERD, Files, daemon, effective
 
+patched, placed, stripped = CONTAINERD.patched, CONTAINERD.placed, CONTAINERD.stripped
 HANDLERS = nvidia_handlers("/t")
 WANTED = WantedHandlers(handlers=HANDLERS)
 OLD, NEW = daemon(version=(1, 6, 20)), daemon(version=(2, 1, 9))

@@ -13,7 +13,7 @@ from driverforge_toolkit.runtime.formats.values import lookup
 from driverforge_toolkit.runtime.model import RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from driverforge_toolkit.runtime.transaction.consequences import check_effective
-from support.fakes.runtimemodel import Files, daemon, effective
+from support.fakes.runtimemodel import Files, OnBytes, daemon, effective
 from support.samples.published import Published, published
 
 ALL = published()
@@ -67,15 +67,15 @@ def test_the_daemon_would_serve_with_our_handlers(configuration: Published, vers
     before = effective(node, files)
     if configuration.refused:
         with pytest.raises(Unsupported) as caught:
-            backend.patched(node, files, before, wanted)
+            OnBytes(backend).patched(node, files, before, wanted)
         assert configuration.refused in caught.value.render()
         return
-    written = backend.patched(node, files, before, wanted)
+    written = OnBytes(backend).patched(node, files, before, wanted)
     after = effective(node, {**files, **written})
     check_effective(backend, node, (before, after), wanted)
     assert {name: backend.handlers(after).get(name) for name in PROGRAMS} == PROGRAMS
     for path, data in written.items():
-        undone = backend.undone(path, original=files[path], written=data, current=data)
+        undone = OnBytes(backend).undone(path, original=files[path], written=data, current=data)
         assert (undone.data, undone.kept) == (files[path], ())
     if node.kind == "containerd":
         now = default_of(after)

@@ -18,16 +18,16 @@ from driverforge_toolkit.runtime.backends.template import (
     TemplateBackend,
     patched,
     root_without_ours,
-    undone,
 )
 from driverforge_toolkit.runtime.backends.template_tables import tables_of
 from driverforge_toolkit.runtime.formats.values import lookup
-from driverforge_toolkit.runtime.model import RUNC, Supervisor, Undone, WantedHandlers
+from driverforge_toolkit.runtime.model import RUNC, Supervisor, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
-from support.fakes.runtimemodel import daemon
+from support.fakes.runtimemodel import OnBytes, UndoneBytes, daemon
 
 WANTED = WantedHandlers(handlers=nvidia_handlers("/t")[:2])
 NAME = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl"
+undone = OnBytes(TemplateBackend(template=NAME, version=3)).undone
 
 
 def made(template: bytes, base: str = "version = 3\n") -> dict[str, object]:
@@ -213,7 +213,7 @@ def test_a_program_that_was_never_ours_is_not_told_as_kept() -> None:
     before = theirs(start=f"{BASE}\n{kata}")
     after = patched(before, NAME, WANTED, version=3)
     undid = undone(NAME, original=before, written=after, current=after.replace(b"'/k'", b"'/newer'"))
-    assert undid == Undone(data=before.replace(b"'/k'", b"'/newer'"))
+    assert undid == UndoneBytes(data=before.replace(b"'/k'", b"'/newer'"))
 
 
 def test_a_handler_that_somebody_took_away_since_does_not_come_back() -> None:
@@ -221,7 +221,7 @@ def test_a_handler_that_somebody_took_away_since_does_not_come_back() -> None:
     after = patched(before, NAME, WANTED, version=3)
     now = after.replace(theirs(start="").replace(b"'/usr/bin/nvidia", b'"/t/nvidia', 1), b"")
     now = other + now[now.index(BEGIN.encode()) :]
-    assert undone(NAME, original=before, written=after, current=now) == Undone(data=other)
+    assert undone(NAME, original=before, written=after, current=now) == UndoneBytes(data=other)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ DAEMON = daemon(drop_in="/x/99-nvidia.toml")
     ],
 )
 def test_what_k3s_finds_by_itself_counts_where_its_template_says_so(source: str, added: bool) -> None:
-    edit = TemplateBackend(template=NAME, version=3, own=("nvidia",))
+    edit = OnBytes(TemplateBackend(template=NAME, version=3, own=("nvidia",)))
     written = edit.patched(DAEMON, {NAME: source.encode()}, {}, WANTED)[NAME] or b""
     assert (b'runtimes."nvidia"]' in written) is not added
     both = {NAME: theirs(start=source)}
@@ -296,7 +296,7 @@ def test_the_root_file_is_foreseen_with_the_programs_of_the_template() -> None:
     edit = TemplateBackend(template=NAME, version=3)
     root = made_text(theirs())
     view = tomllib.loads(root.decode())
-    source = edit.patched(DAEMON, {NAME: theirs()}, view, WANTED)[NAME] or b""
+    source = OnBytes(edit).patched(DAEMON, {NAME: theirs()}, view, WANTED)[NAME] or b""
     then = edit.rendered(DAEMON, root, source, view, WANTED)
     assert tomllib.loads(then.decode()) == tomllib.loads(made_text(source).decode())
     # as the next plan sees it: made of a template with ours, and to be made of one without
@@ -313,7 +313,7 @@ def made_text(template: bytes) -> bytes:
 def test_handlers_that_somebody_else_wrote_are_not_taken_out_of_a_template() -> None:
     k3s = replace(DAEMON, supervisor=Supervisor(kind="k3s"))
     with pytest.raises(Unsupported, match=f"is made of {NAME} and of programs that k3s finds") as caught:
-        TemplateBackend(template=NAME, version=3).stripped(k3s, {NAME: theirs()}, ("nvidia",))
+        OnBytes(TemplateBackend(template=NAME, version=3)).stripped(k3s, {NAME: theirs()}, ("nvidia",))
     assert "by hand" in caught.value.resolution
 
 

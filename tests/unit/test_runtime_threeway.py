@@ -7,8 +7,7 @@ import json
 import pytest
 
 from driverforge_toolkit.runtime.backends.threeway import all_of_them, runtime_of, undo
-from driverforge_toolkit.runtime.formats import jsonedit, tomledit
-from driverforge_toolkit.runtime.model import Undone
+from support.fakes.runtimemodel import UndoneBytes, as_files
 
 FILE = "/etc/docker/daemon.json"
 TOML = "/etc/containerd/config.toml"
@@ -18,8 +17,16 @@ def text(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def undo_json(*, original: bytes | None, written: object, current: bytes) -> Undone:
-    return undo(FILE, jsonedit, all_of_them, original=original, written=text(written), current=current)
+def undo_bytes(
+    path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
+) -> UndoneBytes:
+    [file] = as_files({path: current}).values()
+    undone = undo(file, all_of_them, original=original, written=written)
+    return UndoneBytes(data=undone.file.data, kept=undone.kept)
+
+
+def undo_json(*, original: bytes | None, written: object, current: bytes) -> UndoneBytes:
+    return undo_bytes(FILE, original=original, written=text(written), current=current)
 
 
 def test_a_key_that_we_never_touched_is_none_of_ours_when_others_change_it() -> None:
@@ -77,10 +84,8 @@ def test_a_file_that_others_formatted_goes_only_if_we_made_it(original: bytes | 
 
 
 def test_a_file_of_ours_in_which_others_left_a_comment_stays() -> None:
-    undone = undo(
+    undone = undo_bytes(
         TOML,
-        tomledit,
-        all_of_them,
         original=None,
         written=b"cdi = true\n",
         current=b"cdi = true\n\n# theirs\n",
@@ -90,8 +95,8 @@ def test_a_file_of_ours_in_which_others_left_a_comment_stays() -> None:
 
 @pytest.mark.parametrize("current", [b'{"debug": true}\n', b'{"debug": false}\n', b""])
 def test_what_others_wrote_where_we_removed_a_file_is_theirs(current: bytes) -> None:
-    undone = undo(FILE, jsonedit, all_of_them, original=b'{"debug": false}\n', written=None, current=current)
-    assert undone == Undone(data=current)
+    undone = undo_bytes(FILE, original=b'{"debug": false}\n', written=None, current=current)
+    assert undone == UndoneBytes(data=current)
 
 
 @pytest.mark.parametrize(

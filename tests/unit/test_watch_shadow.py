@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from driverforge_toolkit.runtime.model import RuntimeDaemon, Supervisor
 from driverforge_toolkit.watch.shadow import shadowed
+from support.fakes.runtimemodel import as_files
 
 CONFIG, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
@@ -31,7 +32,7 @@ def look(root: str, drop_in: str, *, daemon: RuntimeDaemon = DAEMON, between: st
             "/etc/containerd/conf.d/50.toml": between.encode(),
             DROP_IN: drop_in.encode(),
         }
-    return shadowed(daemon, files, {"nvidia"})
+    return shadowed(daemon, as_files(files), {"nvidia"})
 
 
 def test_a_setting_that_came_later_is_named() -> None:

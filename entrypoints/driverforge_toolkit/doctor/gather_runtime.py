@@ -11,7 +11,7 @@ from typing import Literal
 from driverforge_core.errors import DriverforgeError, InputError
 from driverforge_host.ports import Files, Host, Sockets
 from driverforge_toolkit.doctor import runtime_files
-from driverforge_toolkit.doctor.evidence import Document, RuntimeEvidence
+from driverforge_toolkit.doctor.evidence import RuntimeEvidence
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.backends import config_files
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
@@ -23,8 +23,7 @@ from driverforge_toolkit.runtime.find.kubelet import (
     has_kubelet,
     kubelet_endpoints,
 )
-from driverforge_toolkit.runtime.formats import jsonedit
-from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.configfile import Contents, data_of
 from driverforge_toolkit.runtime.model import (
     DaemonPath,
     NodePath,
@@ -123,7 +122,7 @@ def of_node(
     found = [_ask(host, sockets, _with_drop_in(daemon, entries)) for daemon in running.values()]
     known = {runtime.config for runtime in found}
     found += [
-        _from_files(host, daemon)
+        _from_files(host, daemon)[0]
         for daemon in _usual_daemons(host, entries, ())
         if daemon.config not in known
     ]
@@ -133,7 +132,7 @@ def of_node(
 def of_dump(
     host: Host, entries: Iterable[journal.JournalEntry], logs: Mapping[str, Sequence[str]]
 ) -> tuple[RuntimeEvidence, ...]:
-    return tuple(_from_files(host, daemon) for daemon in _usual_daemons(host, entries, _version(logs)))
+    return tuple(_from_files(host, daemon)[0] for daemon in _usual_daemons(host, entries, _version(logs)))
 
 
 def _usual_daemons(
@@ -175,14 +174,14 @@ def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
 
 
 def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence:
-    evidence = replace(_from_files(host, daemon), runs=True)
+    evidence, files = _from_files(host, daemon)
+    evidence = replace(evidence, runs=True)
     with suppress(DriverforgeError):  # it serves no pods, or is about to end: other rules say why
         stated = runtime_files.handlers(evidence)
         evidence = replace(evidence, reported=selection.status_of(host, sockets, daemon).believed(stated))
     if evidence.broken:
         return evidence
     try:
-        files = config_files.read_files(host, daemon)
         effective_configuration(host, daemon, files, files)
     except InputError as error:
         return replace(evidence, broken=(error.brief, *error.details))
@@ -191,7 +190,8 @@ def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence
     return evidence
 
 
-def _from_files(host: Host, daemon: RuntimeDaemon) -> RuntimeEvidence:
+def _from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Contents]:
+    """What its files say, and these; none where one of them is broken."""
     evidence = RuntimeEvidence(
         kind=daemon.kind,
         config=daemon.config,
@@ -206,25 +206,17 @@ def _from_files(host: Host, daemon: RuntimeDaemon) -> RuntimeEvidence:
         files = config_files.read_files(
             host, replace(daemon, drop_in=daemon.config) if daemon.kind == "containerd" else daemon
         )
-        documents = {
-            path: _parsed(daemon.kind, data, path) for path, data in files.items() if data is not None
-        }
+        documents = {path: file.values for path, file in files.items() if file.data is not None}
         beside = {
-            path: _parsed(daemon.kind, config_files.contents(host.node, path) or b"", path)
+            path: config_files.read_file(host.node, daemon.kind, path).values
             for path in _unread_files(host.node, daemon, files)
         }
     except InputError as error:
-        return replace(evidence, broken=(error.brief, *error.details))
-    return replace(evidence, documents=documents, loose=beside)
+        return replace(evidence, broken=(error.brief, *error.details)), {}
+    return replace(evidence, documents=documents, loose=beside), files
 
 
-def _parsed(kind: RuntimeKind, data: bytes, path: str) -> Document:
-    return jsonedit.parse(data, path) if kind == "docker" else parse(data, path)
-
-
-def _unread_files(
-    node: Files, daemon: RuntimeDaemon, read_files: Mapping[str, bytes | None]
-) -> Iterator[str]:
+def _unread_files(node: Files, daemon: RuntimeDaemon, read_files: Contents) -> Iterator[str]:
     """Our drop-in, and TOML files of the folders for drop-ins, as far as the daemon does not read them."""
     if daemon.kind != "containerd":
         return
@@ -233,7 +225,7 @@ def _unread_files(
         for name in node.list_dir(folder) if folder else ():
             path = f"{folder}/{name}"
             drop_in = path == daemon.drop_in or name.endswith(".toml")
-            if drop_in and read_files.get(path) is None and not node.is_dir(path):
+            if drop_in and data_of(read_files, path) is None and not node.is_dir(path):
                 yield path
 
 

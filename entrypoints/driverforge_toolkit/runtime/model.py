@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NewType, Protocol
 
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
 from driverforge_toolkit.runtime.formats.values import KeyPath
 
 # One file has a name in each mount namespace. Which one a text is, is its type where several kinds meet.
@@ -101,25 +102,24 @@ class RuntimeDaemon:
 class Undone:
     """A file without what we wrote.
 
-    `data` is None where the file goes away. `kept` are the keys that others changed since: they stay.
+    It has no bytes where it goes away. `kept` are the keys that others changed since: they stay.
     """
 
-    data: bytes | None
+    file: ConfigFile
     kept: tuple[KeyPath, ...] = ()
 
 
 class Backend(Protocol):
-    """The configuration files of one kind of runtime. Pure: it gets bytes and values, and returns them.
+    """The configuration files of one kind of runtime. Pure: it gets files and values, and returns them.
 
-    `files` maps a path to its bytes, None where there is no such file. It has `paths(daemon)` and whatever
-    these import, in the order in which the daemon reads them. `effective` is what the daemon itself makes of
-    them.
+    `files` has `paths(daemon)`, also those that are not there, and whatever these import, in the order in
+    which the daemon reads them. `effective` is what the daemon itself makes of them.
     """
 
     def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         """The files that a change of ours may write, in the order of writing."""
 
-    def placed(self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    def placed(self, daemon: RuntimeDaemon, files: Contents) -> RuntimeDaemon:
         """The daemon with its drop-in where it counts: with another name, if a file that is read later wins.
 
         `files` is without anything that we wrote before.
@@ -128,27 +128,23 @@ class Backend(Protocol):
     def patched(
         self,
         daemon: RuntimeDaemon,
-        files: Mapping[str, bytes | None],
+        files: Contents,
         effective: Mapping[str, object],
         wanted: WantedHandlers,
-    ) -> dict[str, bytes | None]:
-        """The new bytes of each of `paths(daemon)`; a file in which nothing has to change keeps its bytes.
+    ) -> Contents:
+        """Each of `paths(daemon)` as it shall be; one in which nothing has to change keeps its bytes.
 
         `files` and `effective` are without anything that we wrote before. Raises InputError for a broken file
         or a value of the wrong type, Unsupported where there is no correct result; it says what to do.
         """
 
-    def undone(
-        self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
-    ) -> Undone:
+    def undone(self, current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:
         """The file `current` without the difference between `original` and `written` (a three-way merge).
 
         Where nobody changed the file since, this is the exact original.
         """
 
-    def stripped(
-        self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
-    ) -> dict[str, bytes | None]:
+    def stripped(self, daemon: RuntimeDaemon, files: Contents, names: tuple[str, ...]) -> Contents:
         """`files` without the handlers `names`.
 
         For a change that somebody else made, and of which there is no journal.

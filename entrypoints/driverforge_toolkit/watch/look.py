@@ -18,6 +18,7 @@ from driverforge_toolkit.runtime.backends import config_files, template
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
 from driverforge_toolkit.runtime.find.daemon import daemon_behind, version_of, version_text
+from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.model import RuntimeDaemon
 from driverforge_toolkit.runtime.transaction import restore
 from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
@@ -50,7 +51,7 @@ class _DaemonAnswer:
     """What the daemon's own program said of its files. It is asked again when one of them has changed."""
 
     daemon: RuntimeDaemon
-    files: Mapping[str, bytes | None]
+    files: Contents
     stated: Mapping[str, str] | None
     refusal: tuple[str, ...]
 
@@ -147,7 +148,7 @@ class Observer:
             before is not None and before.daemon.pid != 0 and host.node.exists(f"/proc/{before.daemon.pid}")
         )
         daemon = before.daemon if before and same else self._find(entry)
-        files = config_files.read_files(host, daemon)
+        files = config_files.read_files(host, daemon, known=before.files if before else None)
         if before and files == before.files and daemon.version == before.daemon.version:
             return replace(before, daemon=daemon)
         try:

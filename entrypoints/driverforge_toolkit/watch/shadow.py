@@ -17,26 +17,23 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     RUNTIMES,
     cri_section,
 )
-from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.configfile import Contents, data_of
 from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, describe, leaves, lookup, same
 from driverforge_toolkit.runtime.model import RuntimeDaemon
 
 Section = Mapping[str, object]
 
 
-def shadowed(
-    daemon: RuntimeDaemon, files: Mapping[str, bytes | None], ours: Collection[str]
-) -> tuple[str, ...]:
+def shadowed(daemon: RuntimeDaemon, files: Contents, ours: Collection[str]) -> tuple[str, ...]:
     """A line for each setting of another file that our drop-in hides.
 
     `files` are the daemon's in the order in which it reads them, `ours` the names of our handlers. Raises
     InputError for a file that cannot be parsed.
     """
-    if daemon.kind != "containerd" or not daemon.version or not files.get(daemon.drop_in):
+    if daemon.kind != "containerd" or not daemon.version or not data_of(files, daemon.drop_in):
         return ()
-    documents = {path: parse(data or b"", path) for path, data in files.items()}
-    copy = _section(documents.pop(daemon.drop_in, {}))
-    sections = {path: _section(document) for path, document in documents.items()}
+    sections = {path: _section(file.values) for path, file in files.items()}
+    copy = sections.pop(daemon.drop_in)
     having = [path for path, section in sections.items() if section is not None]
     if copy is None or not having:
         return ()

@@ -22,7 +22,8 @@ from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_toolkit.runtime.backends import config_files, containerd, containerd_config, imports
 from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, RUNTIMES
 from driverforge_toolkit.runtime.find.cri import UNIMPLEMENTED
-from driverforge_toolkit.runtime.formats.tomledit import parse, rewritten
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, toml_file
+from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged, take
 from driverforge_toolkit.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
 from support.fakes.fakehost import FakeNode
@@ -152,15 +153,13 @@ class FakeContainerd:
                 seen = merged(seen, {"plugins": {"io.containerd.grpc.v1.cri": section}})
         return {**seen, "version": 2, "imports": list(documents)}
 
-    def _copies(self, config: str) -> dict[str, bytes | None]:
+    def _copies(self, config: str) -> dict[str, ConfigFile]:
         node = self.node.host.node
         data = node.read_bytes(config)
         imports = parse(data, config).get("imports", [])
         assert isinstance(imports, list)
-        return {
-            config: data,
-            **{str(path): node.read_bytes(str(path)) for path in imports if node.exists(str(path))},
-        }
+        paths = [config, *(str(path) for path in imports if node.exists(str(path)))]
+        return {path: toml_file(path, node.read_bytes(path)) for path in paths}
 
     def _stat(self, start: int) -> bytes:
         return f"{700 + start} (containerd) S 1 {' '.join(['0'] * 17)} {start} 0\n".encode()
@@ -180,7 +179,8 @@ class FakeContainerd:
         if argv[-1] == "dump":
             self.dumps += 1
             try:
-                return 0, rewritten(b"", self.reads(argv[argv.index("--config") + 1]), "dump").decode(), ""
+                seen = self.reads(argv[argv.index("--config") + 1])
+                return 0, (toml_file("dump").rewritten(seen).data or b"").decode(), ""
             except DriverforgeError as error:
                 return 1, "", f"containerd: {error.brief}\n"
         return 1, "", f"{argv}: not known here\n"

@@ -8,11 +8,12 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import tomllib
 from hypothesis import strategies as st
 
-from driverforge_toolkit.runtime.backends import imports
+from driverforge_toolkit.runtime.backends import containerd, crio, docker, imports
 from driverforge_toolkit.runtime.backends.containerd_config import (
     CRI_V1,
     CRI_V2,
@@ -21,15 +22,27 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     cri_section,
 )
 from driverforge_toolkit.runtime.formats import jsonedit
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, json_file, toml_file
 from driverforge_toolkit.runtime.formats.tomledit import parse
-from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged, put, take
+from driverforge_toolkit.runtime.formats.values import (
+    REMOVED,
+    Change,
+    KeyPath,
+    lookup,
+    merged,
+    put,
+    same,
+    take,
+)
 from driverforge_toolkit.runtime.model import (
     RUNC,
+    Backend,
     DaemonPath,
     NodePath,
     RuntimeDaemon,
     RuntimeKind,
     Supervisor,
+    WantedHandlers,
 )
 
 Files = dict[str, bytes | None]
@@ -55,6 +68,73 @@ def daemon(
         drop_in=NodePath(drop_in or usual),
         supervisor=Supervisor(kind="systemd", unit="x.service"),
     )
+
+
+def as_files(files: Mapping[str, bytes | None]) -> dict[str, ConfigFile]:
+    """Files that a test wrote down as bytes."""
+    kinds = {path: json_file if path.endswith(".json") else toml_file for path in files}
+    return {path: kinds[path](path, data) for path, data in files.items()}
+
+
+def json_with(data: bytes, path: KeyPath, value: object) -> bytes:
+    """A JSON document with another value for a key."""
+    return json_file("", data).edited([Change(path=path, value=value)]).data or b""
+
+
+def as_bytes(files: Contents) -> Files:
+    return {path: file.data for path, file in files.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoneBytes:
+    """An `Undone` whose file is its bytes."""
+
+    data: bytes | None
+    kept: tuple[KeyPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OnBytes:
+    """A backend for tests that write files down as bytes: it takes these, and gives them."""
+
+    edit: Backend
+
+    def placed(self, where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+        return self.edit.placed(where, as_files(files))
+
+    def patched(
+        self,
+        where: RuntimeDaemon,
+        files: Mapping[str, bytes | None],
+        effective: Mapping[str, object],
+        wanted: WantedHandlers,
+    ) -> Files:
+        given = as_files(files)
+        made = self.edit.patched(where, given, effective, wanted)
+        for file in (*given.values(), *made.values()):
+            _check_values(file)
+        return as_bytes(made)
+
+    def stripped(
+        self, where: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+    ) -> Files:
+        return as_bytes(self.edit.stripped(where, as_files(files), names))
+
+    def undone(
+        self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
+    ) -> UndoneBytes:
+        [file] = as_files({path: current}).values()
+        undone = self.edit.undone(file, original=original, written=written)
+        return UndoneBytes(data=undone.file.data, kept=undone.kept)
+
+
+def _check_values(file: ConfigFile) -> None:
+    """What is handed on with a file is what its bytes say: nobody has changed it."""
+    if "values" in vars(file):
+        assert same(file.values, file.format.parse(file.data or b"", file.path)), file.path
+
+
+CONTAINERD, CRIO, DOCKER = OnBytes(containerd), OnBytes(crio), OnBytes(docker)
 
 
 def effective(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
@@ -89,10 +169,10 @@ def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict
     }
     whole: dict[str, object] = {}
     sections: list[Mapping[str, object]] = []
-    documents = imports.read_documents(
-        where.config, {path: data for path, data in files.items() if data is not None}
-    )
-    for document in copy.deepcopy(documents).values():
+    there = {path: data for path, data in files.items() if data is not None}
+    documents = imports.read_documents(where.config, as_files(there))
+    for each in documents.values():
+        document = copy.deepcopy(dict(each))
         found = [lookup(document, name) for name in _sections(where, document)]
         tables = [each for each in found if isinstance(each, dict)]
         if tables:

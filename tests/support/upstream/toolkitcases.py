@@ -23,7 +23,7 @@ from driverforge_core.errors import DriverforgeError, UsageError
 from driverforge_toolkit.runtime import request
 from driverforge_toolkit.runtime.backends import imports, oci_hook
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
-from driverforge_toolkit.runtime.formats.tomledit import rewritten
+from driverforge_toolkit.runtime.formats.configfile import toml_file
 from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, leaves
 from driverforge_toolkit.runtime.model import (
     DaemonPath,
@@ -35,7 +35,7 @@ from driverforge_toolkit.runtime.model import (
 )
 from driverforge_toolkit.runtime.transaction.consequences import check_effective, check_servable
 from driverforge_toolkit.runtime.transaction.observed import nvidia_handlers_of
-from support.fakes.runtimemodel import effective
+from support.fakes.runtimemodel import OnBytes, effective
 from support.upstream.cdicases import not_used
 
 CASES = Path(__file__).resolve().parents[2] / "cases" / "toolkit"
@@ -143,8 +143,9 @@ def patched(where: RuntimeDaemon, files: Files, wanted: WantedHandlers, dump: by
     edit = BACKENDS[where.kind]
     before: Files = {**dict.fromkeys(_own(where)), **files}
     view = effective(where, before)
-    where = edit.placed(where, before)
-    after = {**files, **edit.patched(where, before, view if dump is None else values("dump", dump), wanted)}
+    where = OnBytes(edit).placed(where, before)
+    told = view if dump is None else values("dump", dump)
+    after = {**files, **OnBytes(edit).patched(where, before, told, wanted)}
     then = effective(where, after)
     check_effective(edit, where, (view, then), wanted)
     check_servable(edit, where, view, then)
@@ -157,7 +158,7 @@ def _own(where: RuntimeDaemon) -> tuple[str, ...]:
 
 def reverted(where: RuntimeDaemon, before: Files, after: Files) -> Files:
     """The files `after` a change, which `runtime revert` has taken back."""
-    undone = BACKENDS[where.kind].undone
+    undone = OnBytes(BACKENDS[where.kind]).undone
     return {
         path: undone(path, original=before.get(path), written=data, current=data).data
         for path, data in after.items()
@@ -169,7 +170,7 @@ def stripped(where: RuntimeDaemon, files: Files) -> Files:
     edit = BACKENDS[where.kind]
     before: Files = {**dict.fromkeys(_own(where)), **files}
     names = nvidia_handlers_of(edit, effective(where, before))
-    return {**files, **edit.stripped(where, before, tuple(names))}
+    return {**files, **OnBytes(edit).stripped(where, before, tuple(names))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +266,8 @@ def _upstream(case: Case, where: RuntimeDaemon, after: Files) -> Files:
         return _as_node(case, recorded(expected["files"]))
     if where.kind != "containerd":
         return {}
-    return {where.config: after[where.config], where.drop_in: rewritten(b"", expected["parsed"], "recorded")}
+    drop_in = toml_file(where.drop_in).rewritten(expected["parsed"]).data
+    return {where.config: after[where.config], where.drop_in: drop_in}
 
 
 def _where_keys_are_merged(
@@ -360,7 +362,7 @@ def _setup_of(case: Case) -> Case:
 def _hook_cleanup(case: Case) -> Played:
     path, before = _hook(case), _input(case, "")
     written = oci_hook.rendered(_hook_program(case))
-    ours = oci_hook.undone(original=None, written=written, current=written).data
+    ours = oci_hook.undone(original=None, written=written, current=written)
     compared = tuple(
         _outcome(case, what, _lifecycle(case), {**before, path: data})
         for what, data in (

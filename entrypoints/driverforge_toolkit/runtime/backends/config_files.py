@@ -5,34 +5,50 @@ The root file, what it imports, the drop-in folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.mountinfo import parse_mountinfo
 from driverforge_host.ports import Files, Host, Metadata, bytes_of
 from driverforge_toolkit.runtime.backends.imports import imported_files
-from driverforge_toolkit.runtime.model import NodePath, RuntimeDaemon
+from driverforge_toolkit.runtime.formats.configfile import (
+    ConfigFile,
+    Contents,
+    data_of,
+    json_file,
+    toml_file,
+)
+from driverforge_toolkit.runtime.model import NodePath, RuntimeDaemon, RuntimeKind
 
 MAX_BYTES = 8 << 20  # a larger file is no configuration; containerd's own default is 12 kB
 MAX_FILES = 1000
 
-Contents = dict[str, bytes | None]
 
+def read_files(
+    host: Host, daemon: RuntimeDaemon, *, to_write: bool = False, known: Contents | None = None
+) -> dict[str, ConfigFile]:
+    """All files that the daemon reads; the root file and our drop-in also where these are not there.
 
-def read_files(host: Host, daemon: RuntimeDaemon, *, to_write: bool = False) -> Contents:
-    """All files that the daemon reads; None for the root file and our drop-in where these are not there.
+    `known` are files that were read before. One that has the same bytes still is handed on, so that it is not
+    parsed again.
 
     Raises InputError for a broken or huge one, and Unsupported for too many. With `to_write`, raises
     InputError for what a pattern of containerd's imports matches and keeps it from starting: a folder, or a
     link to nothing. Without, that is left out.
     """
     if daemon.kind == "containerd":
-        return _with_imports(host, daemon, to_write=to_write)
-    found: Contents = {daemon.config: contents(host.node, daemon.config)}
+        return _with_imports(host, daemon, to_write=to_write, known=known or {})
+    paths: list[str] = [daemon.config]
     if daemon.kind == "crio":
         folder, _, name = daemon.drop_in.rpartition("/")
-        found |= {path: contents(host.node, path) for path in _below(host.node, folder, (name,))}
-    return found
+        paths += _below(host.node, folder, (name,))
+    return {path: read_file(host.node, daemon.kind, path, known or {}) for path in paths}
+
+
+def read_file(node: Files, kind: RuntimeKind, path: str, known: Contents | None = None) -> ConfigFile:
+    """A file of a daemon of that kind, as it is. Raises as `contents`; `known` as of `read_files`."""
+    none = json_file(path) if kind == "docker" else toml_file(path)
+    return (known or {}).get(path, none).with_data(contents(node, path))
 
 
 def _below(node: Files, folder: str, also: tuple[str, ...] = ()) -> Iterator[str]:
@@ -95,42 +111,46 @@ def is_mounted(node: Files, path: str) -> bool:
     return node.resolve(path) in (mount.target for mount in mounts)
 
 
-def beside(node: Files, daemon: RuntimeDaemon, read: Mapping[str, bytes | None]) -> tuple[NodePath, ...]:
+def beside(node: Files, daemon: RuntimeDaemon, read: Contents) -> tuple[NodePath, ...]:
     """What else lies in the drop-in's folder, whatever it is, and is none of the files `read`."""
     folder = daemon.drop_in.rpartition("/")[0]
     paths = [NodePath(f"{folder}/{name}") for name in (node.list_dir(folder) if folder else ())]
-    return tuple(path for path in paths if read.get(path) is None and path != daemon.drop_in)
+    return tuple(path for path in paths if data_of(read, path) is None and path != daemon.drop_in)
 
 
-def _with_imports(host: Host, daemon: RuntimeDaemon, *, to_write: bool) -> Contents:
-    found: Contents = {daemon.config: contents(host.node, daemon.config)}
+def _with_imports(
+    host: Host, daemon: RuntimeDaemon, *, to_write: bool, known: Contents
+) -> dict[str, ConfigFile]:
+    node = host.node
+    found = {str(daemon.config): read_file(node, daemon.kind, daemon.config, known)}
     todo: list[str] = [daemon.config]
     while todo:
         path = todo.pop(0)
-        for name in imported_files(host.node, daemon, path, found, every=to_write):
+        for name in imported_files(node, daemon, path, found, every=to_write):
             if name not in found:
-                found[name] = (_imported if to_write else contents)(host.node, name)
+                found[name] = read_file(node, daemon.kind, name, known)
+                if to_write:
+                    _check_link(node, found[name])
                 todo.append(name)
         if len(found) > MAX_FILES:
             raise Unsupported(
                 f"{daemon.config} imports more than {MAX_FILES} files",
                 resolution="look at its `imports`; nothing was changed",
             )
-    found.setdefault(daemon.drop_in, contents(host.node, daemon.drop_in))
+    if daemon.drop_in not in found:
+        found[daemon.drop_in] = read_file(node, daemon.kind, daemon.drop_in, known)
     return found
 
 
-def _imported(node: Files, path: str) -> bytes | None:
-    """As `contents`. Raises InputError for a link to nothing too."""
-    data = contents(node, path)
-    if data is None and node.is_link(path):
+def _check_link(node: Files, file: ConfigFile) -> None:
+    """Raises InputError for a link to nothing."""
+    if file.data is None and node.is_link(file.path):
         raise InputError(
-            f"{path} is a link to nothing, and containerd does not start with it",
+            f"{file.path} is a link to nothing, and containerd does not start with it",
             resolution="remove it; nothing was changed",
         )
-    return data
 
 
-def changed_paths(files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> set[str]:
+def changed_paths(files: Contents, disk: Contents) -> set[str]:
     """The paths whose bytes differ."""
-    return {path for path in {*files, *disk} if files.get(path) != disk.get(path)}
+    return {path for path in {*files, *disk} if data_of(files, path) != data_of(disk, path)}

@@ -35,7 +35,7 @@ from driverforge_toolkit.runtime.backends.containerd_drop_in import (
     drop_in_values,
     place_read_last,
     read_daemon_documents,
-    root_changes,
+    with_import,
 )
 from driverforge_toolkit.runtime.backends.imports import (
     brings_in,
@@ -43,8 +43,7 @@ from driverforge_toolkit.runtime.backends.imports import (
     import_of,
 )
 from driverforge_toolkit.runtime.backends.threeway import runtime_of, undo
-from driverforge_toolkit.runtime.formats import tomledit
-from driverforge_toolkit.runtime.formats.tomledit import edit, parse, rewritten
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, toml_file, values_of
 from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     Change,
@@ -82,43 +81,39 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.drop_in, daemon.config)
 
 
-def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+def placed(daemon: RuntimeDaemon, files: Contents) -> RuntimeDaemon:
     """See `Backend.placed`. Where no name is read last, the daemon stays as it is, and `patched` refuses."""
     return place_read_last(daemon, files)
 
 
 def patched(
     daemon: RuntimeDaemon,
-    files: Mapping[str, bytes | None],
+    files: Contents,
     effective: Mapping[str, object],
     wanted: WantedHandlers,
-) -> dict[str, bytes | None]:
+) -> Contents:
     """See `Backend.patched`."""
     documents = read_daemon_documents(daemon, files, effective)
     check_patchable(documents)
-    current = files.get(daemon.drop_in)
-    # what is at our path and not read today, would come into force with ours: it is put aside, and is back
-    # after a revert
-    before = (current or b"") if documents.imported else b""
-    data = _drop_in(before, drop_in_values(documents, files, wanted), daemon.drop_in)
-    root = edit(files.get(daemon.config) or b"", root_changes(documents), daemon.config)
-    return {daemon.drop_in: data, daemon.config: root or files.get(daemon.config)}
+    root = with_import(documents)
+    drop_in = _drop_in(documents.drop_in, drop_in_values(documents, root, wanted))
+    return {daemon.drop_in: drop_in, daemon.config: root}
 
 
-def _drop_in(before: bytes, meant: Mapping[str, object], name: str) -> bytes:
+def _drop_in(before: ConfigFile, meant: Mapping[str, object]) -> ConfigFile:
     """The drop-in with the values `meant`, and with its comments.
 
     Without them where its tables have a form (`{ … }`) that cannot be added to.
     """
     try:
-        return rewritten(before, meant, name)
+        return before.rewritten(meant)
     except Unsupported:
-        return rewritten(b"", meant, name)
+        return before.with_data(b"").rewritten(meant)
 
 
-def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+def undone(current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:
     """See `Backend.undone`."""
-    return undo(path, tomledit, _without_needed, original=original, written=written, current=current)
+    return undo(current, _without_needed, original=original, written=written)
 
 
 def _without_needed(
@@ -157,57 +152,49 @@ def _may_go(path: KeyPath, programs: Mapping[str, object]) -> bool:
     return path[:2] not in (CRI_V2, CRI_V3) or path[2:] in (DEFAULT, ENABLE_CDI)
 
 
-def stripped(
-    daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
-) -> dict[str, bytes | None]:
+def stripped(daemon: RuntimeDaemon, files: Contents, names: tuple[str, ...]) -> Contents:
     """See `Backend.stripped`."""
-    result = dict(files)
-    for path, data in files.items():
-        if data is not None:
-            result[path] = _without(data, path, names)
-    rest = parse(result.get(daemon.drop_in) or b"", daemon.drop_in)
+    result = {path: _without(file, names) for path, file in files.items()}
+    rest = copy.deepcopy(dict(values_of(result, daemon.drop_in)))
     take(rest, cri_section(rest))
     if set(rest) <= {"version"}:
-        result[daemon.drop_in] = None  # upstream's drop-in: the CRI section that it copied, and nothing else
+        # upstream's drop-in: the CRI section that it copied, and nothing else
+        result[daemon.drop_in] = toml_file(daemon.drop_in)
         result[daemon.config] = _without_import(daemon, result)
     return result
 
 
-def _without(data: bytes, path: str, names: tuple[str, ...]) -> bytes:
+def _without(file: ConfigFile, names: tuple[str, ...]) -> ConfigFile:
     """A file without the handlers `names`, and without a default that is one of them."""
-    meant = parse(data, path)
-    before = copy.deepcopy(meant)
+    meant = copy.deepcopy(dict(file.values))
     for section in (CRI_V1, CRI_V2, CRI_V3):
         for name in names:
             take(meant, (*section, *RUNTIMES, name))
         if lookup(meant, (*section, *DEFAULT)) in names:
             take(meant, (*section, *DEFAULT))
-    return data if meant == before else rewritten(data, meant, path)
+    return file if meant == file.values else file.rewritten(meant)
 
 
-def _without_import(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> bytes | None:
+def _without_import(daemon: RuntimeDaemon, files: Contents) -> ConfigFile:
     """The root file without the import of the drop-in's folder, if nothing else is imported by it.
 
-    None where nothing is left that the file says.
+    It goes away where nothing is left that it says.
     """
-    data = files.get(daemon.config)
-    meant = parse(data or b"", daemon.config)
-    whole = import_of(daemon.drop_in)
+    root, whole = files[daemon.config], import_of(daemon.drop_in)
     others = [
-        path for path, other in files.items() if other is not None and brings_in(whole, path, daemon.config)
+        path
+        for path, other in files.items()
+        if other.data is not None and brings_in(whole, path, daemon.config)
     ]
     ours = (daemon.drop_in,) if others else (daemon.drop_in, whole)
-    existing = declared_imports(meant, daemon.config)
-    if data is None or not any(item in existing for item in ours):
-        return data
+    existing = declared_imports(root.values, daemon.config)
+    if root.data is None or not any(item in existing for item in ours):
+        return root
     left = [item for item in existing if item not in ours]
-    meant = (
-        {**meant, "imports": left}
-        if left
-        else {key: value for key, value in meant.items() if key != "imports"}
-    )
-    data = rewritten(data, meant, daemon.config)
-    return None if set(meant) <= {"version"} and b"#" not in data else data
+    meant = {key: value for key, value in root.values.items() if key != "imports"}
+    root = root.rewritten({**meant, "imports": left} if left else meant)
+    empty = not left and set(meant) <= {"version"} and b"#" not in (root.data or b"")
+    return root.with_data(None) if empty else root
 
 
 def foreign(

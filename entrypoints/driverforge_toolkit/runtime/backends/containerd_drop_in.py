@@ -32,7 +32,7 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     spelled,
 )
 from driverforge_toolkit.runtime.backends.imports import IMPORTS, glob_base, imports_with, read_documents
-from driverforge_toolkit.runtime.formats.tomledit import edit
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of, toml_file
 from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     Change,
@@ -66,11 +66,25 @@ class DaemonDocuments:
     """The parsed files of a daemon, and what they say together."""
 
     daemon: RuntimeDaemon
-    root: dict[str, object]
-    drop_in: dict[str, object]  # {} where there is none, or where the daemon does not read it today
-    parsed: dict[str, dict[str, object]]  # the files that the daemon reads, in its order: the last one wins
+    files: Contents
+    # what the daemon reads, in its order: the last one wins
+    parsed: Mapping[str, Mapping[str, object]]
     imported: bool  # the daemon reads the drop-in, or will once it exists
     effective: Mapping[str, object]
+
+    @property
+    def root(self) -> Mapping[str, object]:
+        return self.parsed[self.daemon.config]
+
+    @property
+    def drop_in(self) -> ConfigFile:
+        """Our drop-in, as far as the daemon reads it today.
+
+        What is at our path and not read would come into force with ours. It is put aside, and is back after a
+        revert.
+        """
+        file = self.files[self.daemon.drop_in]
+        return file if self.imported else file.with_data(None)
 
     @property
     def minimal(self) -> bool:
@@ -85,16 +99,17 @@ class DaemonDocuments:
 
 
 def read_daemon_documents(
-    daemon: RuntimeDaemon, files: Mapping[str, bytes | None], effective: Mapping[str, object]
+    daemon: RuntimeDaemon, files: Contents, effective: Mapping[str, object]
 ) -> DaemonDocuments:
-    """Parse the files that the daemon reads. Raises InputError for a broken one."""
-    parsed = read_documents(daemon.config, {daemon.drop_in: None, **files}, glob_base(daemon))
+    """What the files say that the daemon reads. Raises InputError for a broken one."""
+    own = (daemon.drop_in, daemon.config)
+    files = {**{path: toml_file(path) for path in own}, **files}
+    parsed = read_documents(daemon.config, files, glob_base(daemon))
     for path, config in parsed.items():
         runtimes_of(config, path)
     return DaemonDocuments(
         daemon=daemon,
-        root=parsed[daemon.config],
-        drop_in=parsed.get(daemon.drop_in, {}),
+        files=files,
         parsed=parsed,
         imported=daemon.drop_in in parsed,
         effective=effective,
@@ -133,45 +148,44 @@ def check_patchable(documents: DaemonDocuments) -> None:
         )
 
 
-def root_changes(documents: DaemonDocuments) -> list[Change]:
-    """What the root file needs for the daemon to read the drop-in: nothing where it does already."""
+def with_import(documents: DaemonDocuments) -> ConfigFile:
+    """The root file with the import of our drop-in; as it is where the daemon reads that already."""
+    root = documents.files[documents.daemon.config]
     if documents.imported:
-        return []
+        return root
     changes = [] if "version" in documents.root else [Change(path=VERSION, value=2)]
-    return [
-        *changes,
-        Change(
-            path=IMPORTS,
-            value=imports_with(
-                documents.root,
-                documents.daemon.drop_in,
-                documents.daemon.config,
-                glob_base(documents.daemon),
-                documents.daemon.beside,
-            ),
-        ),
-    ]
+    names = imports_with(
+        documents.root,
+        documents.daemon.drop_in,
+        documents.daemon.config,
+        glob_base(documents.daemon),
+        documents.daemon.beside,
+    )
+    return root.edited([*changes, Change(path=IMPORTS, value=names)])
 
 
-def place_read_last(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+def place_read_last(daemon: RuntimeDaemon, files: Contents) -> RuntimeDaemon:
     """The daemon with a drop-in after which no CRI section is read, where there is a name for one."""
-    if daemon.version >= MERGES_KEYS or not later_sections(daemon, files):
+    if daemon.version >= MERGES_KEYS or not _replaced_by(daemon, files):
         return daemon
     folder = daemon.drop_in.rpartition("/")[0]
     for name in LATER_NAMES:
         other = replace(daemon, drop_in=NodePath(f"{folder}/{name}"))
-        free = other.drop_in not in daemon.beside and files.get(other.drop_in) is None
-        if free and not later_sections(other, files):
+        free = other.drop_in not in daemon.beside and data_of(files, other.drop_in) is None
+        if free and not _replaced_by(other, files):
             return other
     return daemon
 
 
-def later_sections(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> list[str]:
-    """The files with a CRI section that the daemon would read after our drop-in."""
+def _replaced_by(daemon: RuntimeDaemon, files: Contents) -> list[str]:
     documents = read_daemon_documents(daemon, files, {})
-    root = edit(files.get(daemon.config) or b"", root_changes(documents), daemon.config)
-    ours = files.get(daemon.drop_in) if documents.imported else None  # else it is put aside
-    then = {**files, daemon.config: root, daemon.drop_in: ours}
+    return later_sections(documents, with_import(documents))
+
+
+def later_sections(documents: DaemonDocuments, root: ConfigFile) -> list[str]:
+    """The files with a CRI section that the daemon would read after our drop-in; `root` imports that."""
+    daemon = documents.daemon
+    then = {**documents.files, daemon.config: root, daemon.drop_in: documents.drop_in}
     read = read_documents(daemon.config, then, glob_base(daemon))
     order = list(read)
     return [path for path in order[order.index(daemon.drop_in) + 1 :] if has_section(read[path])]
@@ -187,13 +201,13 @@ def _section_of(document: Mapping[str, object], daemon: RuntimeDaemon) -> KeyPat
     return CRI_V3 if there == [CRI_V3] and daemon.version >= (2,) else cri_section(document)
 
 
-def _winner(documents: DaemonDocuments, files: Mapping[str, bytes | None]) -> dict[str, object]:
+def _winner(documents: DaemonDocuments, root: ConfigFile) -> Mapping[str, object]:
     """The document whose CRI section counts for a containerd that takes whole sections.
 
     That is the last one that has any of the section, else the root file. Raises Unsupported where it is read
     after ours: ours would not count.
     """
-    if later := later_sections(documents.daemon, files):
+    if later := later_sections(documents, root):
         ours = documents.daemon.drop_in
         raise Unsupported(
             f"{later[-1]} is read after {ours} and has a CRI section, which this containerd takes instead "
@@ -213,13 +227,14 @@ class KnownRuntimes:
     default: str
 
 
-def drop_in_values(
-    documents: DaemonDocuments, files: Mapping[str, bytes | None], wanted: WantedHandlers
-) -> dict[str, object]:
-    """The drop-in as it shall be, as values. Raises Unsupported where a file that is read later would win."""
-    meant = copy.deepcopy(documents.drop_in)
-    base = documents.root if documents.minimal else _winner(documents, files)
-    section = _section_of(documents.drop_in or base, documents.daemon)
+def drop_in_values(documents: DaemonDocuments, root: ConfigFile, wanted: WantedHandlers) -> dict[str, object]:
+    """The drop-in as it shall be, as values; `root` is the root file that imports it.
+
+    Raises Unsupported where a file that is read later would win.
+    """
+    meant = copy.deepcopy(dict(documents.drop_in.values))
+    base = documents.root if documents.minimal else _winner(documents, root)
+    section = _section_of(meant or base, documents.daemon)
     if not meant:
         meant = {"version": base.get("version", 2)}
     if not documents.minimal:

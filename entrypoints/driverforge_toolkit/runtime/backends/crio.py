@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 from driverforge_toolkit.runtime import nvidia_handlers
 from driverforge_toolkit.runtime.backends.threeway import all_of_them, undo
-from driverforge_toolkit.runtime.formats import tomledit
-from driverforge_toolkit.runtime.formats.tomledit import parse, rewritten
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, toml_file
 from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     KeyPath,
@@ -41,22 +40,23 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.drop_in,)
 
 
-def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+def placed(daemon: RuntimeDaemon, files: Contents) -> RuntimeDaemon:
     """See `Backend.placed`. Our handlers are tables of their own, and those of other files stay."""
     return daemon
 
 
 def patched(
     daemon: RuntimeDaemon,
-    files: Mapping[str, bytes | None],
+    files: Contents,
     effective: Mapping[str, object],
     wanted: WantedHandlers,
-) -> dict[str, bytes | None]:
+) -> Contents:
     """See `Backend.patched`. `wanted`'s CDI switch and annotations have no counterpart here."""
-    parsed = {path: parse(data or b"", path) for path, data in files.items()}
+    parsed = {path: file.values for path, file in files.items()}
     for path, config in parsed.items():
         runtimes_of(config, path)
-    meant = copy.deepcopy(parsed.get(daemon.drop_in, {}))
+    drop_in = _drop_in(daemon, files)
+    meant = copy.deepcopy(dict(drop_in.values))
     tables, default = _known_runtimes(parsed, effective)
     for handler in wanted.handlers:
         template = _template(handler.name, tables, default, wanted)
@@ -69,7 +69,11 @@ def patched(
         if _known_runtimes(others, {})[1] in wanted.names:
             rest = {name: table for name, table in tables.items() if name not in wanted.names}
             put(meant, DEFAULT, nvidia_handlers.replacement(rest, _programs(rest)))
-    return {daemon.drop_in: rewritten(files.get(daemon.drop_in) or b"", meant, daemon.drop_in)}
+    return {daemon.drop_in: drop_in.rewritten(meant)}
+
+
+def _drop_in(daemon: RuntimeDaemon, files: Contents) -> ConfigFile:
+    return files.get(daemon.drop_in) or toml_file(daemon.drop_in)
 
 
 def runtimes_of(config: Mapping[str, object], name: str = "CRI-O's configuration") -> dict[str, object]:
@@ -128,27 +132,22 @@ def unservable(effective: Mapping[str, object]) -> str:
     return ""
 
 
-def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+def undone(current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:
     """See `Backend.undone`."""
-    return undo(path, tomledit, all_of_them, original=original, written=written, current=current)
+    return undo(current, all_of_them, original=original, written=written)
 
 
-def stripped(
-    daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
-) -> dict[str, bytes | None]:
-    """See `Backend.stripped`. None for a drop-in of which nothing is left."""
-    data = files.get(daemon.drop_in)
-    if data is None:
-        return {daemon.drop_in: None}
-    meant = parse(data, daemon.drop_in)
-    before = copy.deepcopy(meant)
+def stripped(daemon: RuntimeDaemon, files: Contents, names: tuple[str, ...]) -> Contents:
+    """See `Backend.stripped`. A drop-in of which nothing is left goes away."""
+    drop_in = _drop_in(daemon, files)
+    meant = copy.deepcopy(dict(drop_in.values))
     for name in names:
         take(meant, (*RUNTIMES, name))
     if lookup(meant, DEFAULT) in names:
         take(meant, DEFAULT)
-    if meant == before:
-        return {daemon.drop_in: data}
-    return {daemon.drop_in: rewritten(data, meant, daemon.drop_in) if meant else None}
+    if meant == drop_in.values:
+        return {daemon.drop_in: drop_in}
+    return {daemon.drop_in: drop_in.rewritten(meant) if meant else drop_in.with_data(None)}
 
 
 def _programs(runtimes: Mapping[str, object]) -> dict[str, str]:

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 
 from driverforge_host.ports import Files
 from driverforge_toolkit.runtime.backends import containerd, crio, docker, template
-from driverforge_toolkit.runtime.backends.config_files import Contents
 from driverforge_toolkit.runtime.backends.imports import brings_in, declared_imports, glob_base
 from driverforge_toolkit.runtime.backends.template import TemplateBackend, is_template
-from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
 from driverforge_toolkit.runtime.model import Backend, RuntimeDaemon, RuntimeKind, WantedHandlers
 
 K0S_MARK = b"# k0s_managed=true"  # without it the file is the admin's, and k0s leaves it alone
@@ -26,18 +25,17 @@ FOUND_BY_K3S = ("/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/
 BACKENDS: dict[RuntimeKind, Backend] = {"containerd": containerd, "crio": crio, "docker": docker}
 
 
-def backend_of(daemon: RuntimeDaemon, root: bytes | None, node: Files) -> Backend:
+def backend_of(daemon: RuntimeDaemon, root: ConfigFile, node: Files) -> Backend:
     """The backend that edits this daemon's files. `root` is its root file as it is."""
     kind, folder = daemon.supervisor.kind, daemon.config.rpartition("/")[0]
     if daemon.kind != "containerd" or kind not in ("k3s", "rke2", "microk8s"):
         return BACKENDS[daemon.kind]
-    document = parse(root or b"", daemon.config)
-    version = 3 if document.get("version") in (3, 4) else 2
+    version = 3 if root.values.get("version") in (3, 4) else 2
     if kind == "microk8s":
         return TemplateBackend(template=f"{folder}/containerd-template.toml", version=version)
     if any(
         brings_in(item, daemon.drop_in, daemon.config, glob_base(daemon))
-        for item in declared_imports(document, daemon.config)
+        for item in declared_imports(root.values, daemon.config)
     ):
         return BACKENDS[daemon.kind]
     own = ("nvidia",) if any(node.exists(program) for program in FOUND_BY_K3S) else ()
@@ -60,17 +58,16 @@ def without_handlers(
     `base` has our own files without our changes. But what the distribution made of these earlier, its root
     file, has `handlers` of ours still: they are taken out here.
     """
-    root = base.get(daemon.config)
-    if root is None:
+    root = base[daemon.config]
+    if root.data is None:
         return base
     if is_template(edit):
-        return {
-            **base,
-            daemon.config: template.root_without_ours(root, base.get(edit.template), daemon.config),
-        }
-    if daemon.supervisor.kind == "k0s" and is_generated(daemon, root) and handlers:
+        source = base[edit.template].data
+        data = template.root_without_ours(root.data, source, daemon.config)
+        return {**base, daemon.config: root.with_data(data)}
+    if daemon.supervisor.kind == "k0s" and is_generated(daemon, root.data) and handlers:
         # what k0s merged our drop-in into
-        made = {path: data for path, data in base.items() if path not in edit.paths(daemon)}
+        made = {path: file for path, file in base.items() if path not in edit.paths(daemon)}
         return {**base, **edit.stripped(daemon, {**made, daemon.config: root}, handlers)}
     return base
 
@@ -90,9 +87,10 @@ def at_next_start(
     `clean` has nothing of ours, and `view` is the daemon's view of it.
     """
     if is_template(edit):
-        source, root = planned[edit.template] or b"", clean[daemon.config] or b""
-        return {**planned, daemon.config: edit.rendered(daemon, root, source, view, wanted)}, disk
+        source, root = planned[edit.template].data or b"", clean[daemon.config]
+        data = edit.rendered(daemon, root.data or b"", source, view, wanted)
+        return {**planned, daemon.config: root.with_data(data)}, disk
     # k0s puts its drop-ins into what it writes: as if its root file imported them
-    if is_generated(daemon, disk.get(daemon.config)):
+    if is_generated(daemon, disk[daemon.config].data):
         return planned, {**disk, daemon.config: planned[daemon.config]}
     return planned, disk

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from driverforge_core.errors import InputError
 from driverforge_toolkit.runtime import nvidia_handlers
 from driverforge_toolkit.runtime.backends.threeway import all_of_them, undo
-from driverforge_toolkit.runtime.formats import jsonedit
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
 from driverforge_toolkit.runtime.formats.values import REMOVED, Change, KeyPath, leaves, lookup, same
 from driverforge_toolkit.runtime.model import Activation, Handler, RuntimeDaemon, Undone, WantedHandlers
 
@@ -26,20 +26,20 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.config,)
 
 
-def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+def placed(daemon: RuntimeDaemon, files: Contents) -> RuntimeDaemon:
     """See `Backend.placed`. docker has one file."""
     return daemon
 
 
 def patched(
     daemon: RuntimeDaemon,
-    files: Mapping[str, bytes | None],
+    files: Contents,
     effective: Mapping[str, object],
     wanted: WantedHandlers,
-) -> dict[str, bytes | None]:
+) -> Contents:
     """See `Backend.patched`. `wanted`'s annotations, runtime_type and options have no counterpart here."""
-    data = files.get(daemon.config)
-    config = jsonedit.parse(data or b"", daemon.config)
+    file = files[daemon.config]
+    config = file.values
     check(config, daemon.config)
     changes = [
         Change(path=(RUNTIMES, handler.name), value=_runtime(config, handler)) for handler in wanted.handlers
@@ -49,7 +49,7 @@ def patched(
     if wanted.cdi:
         changes.append(Change(path=CDI, value=True))
     changes = [change for change in changes if not same(lookup(config, change.path), change.value)]
-    return {daemon.config: jsonedit.edit(data or b"", changes, daemon.config) if changes else data}
+    return {daemon.config: file.edited(changes)}
 
 
 def _runtime(config: Mapping[str, object], handler: Handler) -> dict[str, object]:
@@ -83,19 +83,15 @@ def check(config: Mapping[str, object], name: str) -> None:
         )
 
 
-def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+def undone(current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:
     """See `Backend.undone`."""
-    return undo(path, jsonedit, all_of_them, original=original, written=written, current=current)
+    return undo(current, all_of_them, original=original, written=written)
 
 
-def stripped(
-    daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
-) -> dict[str, bytes | None]:
+def stripped(daemon: RuntimeDaemon, files: Contents, names: tuple[str, ...]) -> Contents:
     """See `Backend.stripped`. `features.cdi` stays, since others use it too."""
-    data = files.get(daemon.config)
-    if data is None:
-        return {daemon.config: None}
-    config = jsonedit.parse(data, daemon.config)
+    file = files[daemon.config]
+    config = file.values
     check(config, daemon.config)
     changes = [
         Change(path=(RUNTIMES, name), value=REMOVED)
@@ -104,7 +100,7 @@ def stripped(
     ]
     if config.get(DEFAULT) in names:
         changes.append(Change(path=(DEFAULT,), value=REMOVED))
-    return {daemon.config: jsonedit.edit(data, changes, daemon.config) if changes else data}
+    return {daemon.config: file.edited(changes)}
 
 
 def unservable(effective: Mapping[str, object]) -> str:

@@ -17,8 +17,8 @@ from driverforge_host.ports import Host, Result
 from driverforge_toolkit.runtime.backends import config_files, crio, imports
 from driverforge_toolkit.runtime.find.daemon import enter
 from driverforge_toolkit.runtime.find.processes import option_value, option_values, options_of
-from driverforge_toolkit.runtime.formats import jsonedit
-from driverforge_toolkit.runtime.formats.tomledit import edit, parse
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of, toml_file, values_of
+from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.formats.values import Change
 from driverforge_toolkit.runtime.model import RuntimeDaemon
 
@@ -28,8 +28,8 @@ TIMEOUT = 60.0
 
 
 def effective_configuration(
-    host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]
-) -> dict[str, object]:
+    host: Host, daemon: RuntimeDaemon, files: Contents, disk: Contents
+) -> Mapping[str, object]:
     """The daemon's view of `files`; `disk` is what is there now.
 
     Raises InputError, with the daemon's own message, where it does not accept them; Unavailable where its
@@ -42,11 +42,8 @@ def effective_configuration(
     return _docker(host, daemon, files)
 
 
-def _containerd(
-    host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]
-) -> dict[str, object]:
-    root = files.get(daemon.config)
-    if root is not None and not config_files.changed_paths(files, disk):
+def _containerd(host: Host, daemon: RuntimeDaemon, files: Contents, disk: Contents) -> Mapping[str, object]:
+    if data_of(files, daemon.config) is not None and not config_files.changed_paths(files, disk):
         shown = _run(host, daemon, "--config", daemon.config, "config", "dump")
     else:
         with candidate_folder(host) as folder:
@@ -61,7 +58,7 @@ def _containerd(
             shown = _run(host, daemon, "--config", copy, "config", "dump")
     seen = parse(_accepted(shown, daemon).encode(), "containerd's effective configuration")
     # the dump names the copies
-    seen["imports"] = imports.declared_imports(parse(root or b"", daemon.config), daemon.config)
+    seen["imports"] = imports.declared_imports(values_of(files, daemon.config), daemon.config)
     return seen
 
 
@@ -71,8 +68,8 @@ class _Copier:
 
     host: Host
     daemon: RuntimeDaemon
-    files: Mapping[str, bytes | None]
-    disk: Mapping[str, bytes | None]
+    files: Contents
+    disk: Contents
     folder: str
 
     def copied(self) -> dict[str, str]:
@@ -89,15 +86,20 @@ class _Copier:
                 places[path] = f"{self.folder}/{len(places)}-{path.rpartition('/')[2]}"
                 todo += [importer for importer, names in imported.items() if path in names]
         for path, place in places.items():
-            data = self.files.get(path)
-            if data is None:
-                # what the daemon makes of no file
-                data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)
+            file = self._file(path)
             names = [places.get(name, name) for name in imported[path] if name != path]
-            if names or imports.declared_imports(parse(data, path), path):
-                data = edit(data, [Change(path=imports.IMPORTS, value=names)], path)
-            self.host.node.write_atomic(place, data, mode=0o600)
+            if names or imports.declared_imports(file.values, path):
+                file = file.edited([Change(path=imports.IMPORTS, value=names)])
+            self.host.node.write_atomic(place, file.data or b"", mode=0o600)
         return places
+
+    def _file(self, path: str) -> ConfigFile:
+        """The file to copy; where it is not there, what the daemon makes of none."""
+        file = self.files.get(path)
+        if file is not None and file.data is not None:
+            return file
+        version = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)
+        return toml_file(path, version)
 
     def _imports(self) -> dict[str, list[str]]:
         """What each file imports that the daemon reads.
@@ -108,7 +110,7 @@ class _Copier:
         todo: list[str] = [self.daemon.config]
         while todo:
             path = todo.pop()
-            if path not in found and (path == self.daemon.config or self.files.get(path) is not None):
+            if path not in found and (path == self.daemon.config or data_of(self.files, path) is not None):
                 found[path] = imports.imported_files(self.host.node, self.daemon, path, self.files)
                 todo += found[path]
         return found
@@ -119,12 +121,13 @@ class _Copier:
         Also where only an import went: a file that goes away is on disk still, and the original would find it
         there.
         """
-        if self.files.get(path) is None or self.files[path] != self.disk.get(path):
+        data = data_of(self.files, path)
+        if data is None or data != data_of(self.disk, path):
             return True
         return bool(set(imports.imported_files(self.host.node, self.daemon, path, self.disk)) - set(names))
 
 
-def _crio(host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
+def _crio(host: Host, daemon: RuntimeDaemon, files: Contents) -> dict[str, object]:
     """Its built-in configuration, with what `crio config` prints: defaults are comments there, since 1.21.
 
     That is so in the releases that print them at all (cri-o/cri-o#4506, #5007).
@@ -140,12 +143,12 @@ def _crio(host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) 
     with candidate_folder(host) as folder:
         root = f"{folder}/{daemon.config.rpartition('/')[2]}"
         host.node.make_dirs(f"{folder}/conf.d", mode=0o700)
-        host.node.write_atomic(root, files.get(daemon.config) or b"", mode=0o600)
-        for path, data in files.items():
-            if data is not None and path != daemon.config:
+        host.node.write_atomic(root, data_of(files, daemon.config) or b"", mode=0o600)
+        for path, file in files.items():
+            if file.data is not None and path != daemon.config:
                 copy = f"{folder}/conf.d{path.removeprefix(above)}"
                 host.node.make_dirs(copy.rpartition("/")[0], mode=0o700)
-                host.node.write_atomic(copy, data, mode=0o600)
+                host.node.write_atomic(copy, file.data, mode=0o600)
         words = ("--config", root, "--config-dir", f"{folder}/conf.d", *options, "config")
         shown = _run(host, daemon, *words)
         built_in = _run(host, daemon, *words, "--default")
@@ -161,11 +164,10 @@ def _printed(shown: Result) -> dict[str, object]:
         return {}
 
 
-def _docker(host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
-    data = files.get(daemon.config)
+def _docker(host: Host, daemon: RuntimeDaemon, files: Contents) -> Mapping[str, object]:
+    data, document = data_of(files, daemon.config), values_of(files, daemon.config)
     if data is None:
         return {}
-    document = jsonedit.parse(data, daemon.config)
     # its other options count: one that is in the file as well makes it refuse to start
     options = [word for word in options_of(host.node, daemon.pid) if word != "--validate"]
     named = option_value(options, ("--config-file",))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from driverforge_core.errors import InputError
 from driverforge_host.ports import Files
-from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.configfile import Contents, data_of, values_of
 from driverforge_toolkit.runtime.model import RuntimeDaemon
 
 IMPORTS = ("imports",)
@@ -84,18 +84,18 @@ def imported_files(
     node: Files,
     daemon: RuntimeDaemon,
     path: str,
-    files: Mapping[str, bytes | None],
+    files: Contents,
     *,
     every: bool = False,
 ) -> list[str]:
     """What the file `path` imports, in the daemon's order: of the node's files, as `files` would change them.
 
-    A file that `files` has as None is taken away: a pattern does not find it, a plain path still names it.
-    With `every`, a pattern also finds folders, and links to nothing.
+    A file that `files` has without bytes is taken away: a pattern does not find it, a plain path still names
+    it. With `every`, a pattern also finds folders, and links to nothing.
     """
     base = glob_base(daemon)
     found: list[str] = []
-    for item in declared_imports(parse(files.get(path) or b"", path), path):
+    for item in declared_imports(values_of(files, path), path):
         whole = whole_path(item, path, base)
         if "*" not in whole:
             found.append(whole)
@@ -103,10 +103,12 @@ def imported_files(
         there = {
             name
             for name in glob(node, whole)
-            if files.get(name, b"") is not None and (every or _is_file(node, name))
+            if (name not in files or data_of(files, name) is not None) and (every or _is_file(node, name))
         }
         made = {
-            name for name, data in files.items() if data is not None and brings_in(item, name, path, base)
+            name
+            for name, file in files.items()
+            if file.data is not None and brings_in(item, name, path, base)
         }
         found += in_order(there | made)
     return found
@@ -116,21 +118,19 @@ def _is_file(node: Files, path: str) -> bool:
     return node.exists(path) and not node.is_dir(path)
 
 
-def read_documents(
-    root: str, files: Mapping[str, bytes | None], base: str = ""
-) -> dict[str, dict[str, object]]:
+def read_documents(root: str, files: Contents, base: str = "") -> dict[str, Mapping[str, object]]:
     """The documents of `files` that a daemon with the root file `root` reads, in its order.
 
-    A file that does not exist yet (None) has its future place. Raises InputError for a broken file, and as
+    A file that does not exist yet has its future place. Raises InputError for a broken file, and as
     `declared_imports`.
     """
     pending: list[str] = [root]
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, Mapping[str, object]] = {}
     while pending:
         path = pending.pop(0)
         if path in found:
             continue
-        found[path] = parse(files.get(path) or b"", path)
+        found[path] = values_of(files, path)
         for item in declared_imports(found[path], path):
             pending += in_order(other for other in files if brings_in(item, other, path, base))
     return found

@@ -14,7 +14,6 @@ from driverforge_core.errors import InputError
 from driverforge_host.ports import Host, bytes_of
 from driverforge_toolkit.runtime.formats import jsonedit
 from driverforge_toolkit.runtime.formats.values import lookup
-from driverforge_toolkit.runtime.model import Undone
 
 VERSION = "1.0.0"
 STAGE = "prestart"
@@ -43,12 +42,12 @@ def rendered(program: str) -> bytes:
     return (json.dumps(document, indent=4) + "\n").encode()
 
 
-def undone(*, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+def undone(*, original: bytes | None, written: bytes | None, current: bytes | None) -> bytes | None:
     """What is to be at our path without our file: what was there before.
 
     A file that somebody else wrote since stays.
     """
-    return Undone(data=original if current == written else current)
+    return original if current == written else current
 
 
 def stripped(data: bytes | None, name: str) -> bytes | None:
@@ -84,6 +83,6 @@ def remove_hook(host: Host, path: str, program: str) -> None:
     """Take our hook away. One that somebody else wrote since stays."""
     current = bytes_of(host.node, path)
     left = undone(original=None, written=rendered(program), current=current)
-    if current is not None and left.data is None:
+    if current is not None and left is None:
         host.node.remove(path)
         log.info("removed the OCI hook", file=path)

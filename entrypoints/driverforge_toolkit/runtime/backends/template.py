@@ -29,6 +29,7 @@ from driverforge_toolkit.runtime.backends.template_tables import (
     tables_of,
     with_programs,
 )
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
 from driverforge_toolkit.runtime.formats.values import KeyPath, text_of
 from driverforge_toolkit.runtime.model import (
     Activation,
@@ -172,26 +173,27 @@ def _value(value: object, name: str) -> str:
     return json.dumps(value)
 
 
-def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+def undone(current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:
     """`current` without our section, and with the programs that it named before.
 
-    The exact original where nobody changed the file since, None for a file that was ours alone.
+    The exact original where nobody changed the file since; a file that was ours alone goes away.
     """
-    if current == written:
-        return Undone(data=original)
-    if current is None:
-        return Undone(data=None)
-    rest = _SECTION.sub("", text_of(current, path))
+    if current.data == written:
+        return Undone(file=current.with_data(original))
+    if current.data is None:
+        return Undone(file=current)
+    rest = _SECTION.sub("", text_of(current.data, current.path))
     before, ours, now = (
-        programs(_SECTION.sub("", text_of(data or b"", path))) for data in (original, written, current)
+        programs(_SECTION.sub("", text_of(data or b"", current.path)))
+        for data in (original, written, current.data)
     )
     changed = [each for each, program in before.items() if ours.get(each, program) != program and each in now]
     back = {each: before[each] for each in changed if now[each] == ours[each]}
     rest = with_programs(rest, back)
     kept = tuple((*RUNTIMES, each, "options", PROGRAM) for each in changed if each not in back)
     if original is None and rest.strip() in ("", BASE):
-        return Undone(data=None)
-    return Undone(data=rest.encode(), kept=kept)
+        return Undone(file=current.with_data(None))
+    return Undone(file=current.with_data(rest.encode()), kept=kept)
 
 
 def root_without_ours(root: bytes, source: bytes | None, name: str) -> bytes:
@@ -214,34 +216,31 @@ class TemplateBackend:
     def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         return (self.template,)
 
-    def placed(self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    def placed(self, daemon: RuntimeDaemon, files: Contents) -> RuntimeDaemon:
         return daemon
 
     def patched(
         self,
         daemon: RuntimeDaemon,
-        files: Mapping[str, bytes | None],
+        files: Contents,
         effective: Mapping[str, object],
         wanted: WantedHandlers,
-    ) -> dict[str, bytes | None]:
+    ) -> Contents:
         source = files[self.template]
-        text = text_of(source or BASE.encode(), self.template)
+        text = text_of(source.data or BASE.encode(), self.template)
         here = {each for each in wanted.names if has_table(_SECTION.sub("", text), each)}
         present = {*(containerd.handlers(effective).keys() - here), *self._found(text)}
-        return {self.template: patched(source, self.template, wanted, version=self.version, present=present)}
+        data = patched(source.data, self.template, wanted, version=self.version, present=present)
+        return {self.template: source.with_data(data)}
 
     def _found(self, text: str) -> tuple[str, ...]:
         """The handlers that the distribution adds to what it makes of this template."""
         return self.own if BASE in text or EXTRA in text else ()
 
-    def undone(
-        self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
-    ) -> Undone:
-        return undone(path, original=original, written=written, current=current)
+    def undone(self, current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:
+        return undone(current, original=original, written=written)
 
-    def stripped(
-        self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
-    ) -> dict[str, bytes | None]:
+    def stripped(self, daemon: RuntimeDaemon, files: Contents, names: tuple[str, ...]) -> Contents:
         raise Unsupported(
             f"{daemon.config} is made of {self.template} and of programs that {daemon.supervisor.kind} finds",
             details=[f"handlers: {', '.join(names)}"],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile
 from driverforge_toolkit.runtime.formats.values import REMOVED, Change, KeyPath, leaves, same
 from driverforge_toolkit.runtime.model import Undone
 
@@ -15,43 +15,19 @@ DEFAULTS = ("default_runtime_name", "default_runtime", "default-runtime")
 Needed = Callable[[Sequence[Change], Mapping[KeyPath, object], Mapping[KeyPath, object]], list[Change]]
 
 
-class Editor(Protocol):
-    """The editor of a format: `tomledit` or `jsonedit`."""
-
-    def parse(self, data: bytes, name: str, /) -> dict[str, object]: ...
-
-    def edit(
-        self,
-        data: bytes,
-        changes: Sequence[Change],
-        name: str,
-        /,
-        *,
-        keep: Mapping[str, object] | None = None,
-    ) -> bytes: ...
-
-
-def undo(
-    path: str,
-    editor: Editor,
-    needed: Needed,
-    *,
-    original: bytes | None,
-    written: bytes | None,
-    current: bytes | None,
-) -> Undone:
+def undo(current: ConfigFile, needed: Needed, *, original: bytes | None, written: bytes | None) -> Undone:
     """`current` without the difference between `original` and `written`.
 
     Where nobody changed the file since, this is the exact original. `needed` leaves out the changes that
     would break what others wrote.
     """
-    if current == written:
-        return Undone(data=original)
-    if current is None or written is None or current == original:
+    if current.data == written:
+        return Undone(file=current.with_data(original))
+    if current.data is None or written is None or current.data == original:
         # somebody removed the file, or put it back: nothing of ours is left in it
-        return Undone(data=current)
-    base, ours, now = (editor.parse(data or b"", path) for data in (original, written, current))
-    old, new, present = dict(leaves(base)), dict(leaves(ours)), dict(leaves(now))
+        return Undone(file=current)
+    base, ours = (current.with_data(data).values for data in (original, written))
+    old, new, present = dict(leaves(base)), dict(leaves(ours)), dict(leaves(current.values))
     changes, kept = [], set()
     for key in {**old, **new}:
         was, wrote, there = (table.get(key, REMOVED) for table in (old, new, present))
@@ -63,10 +39,10 @@ def undo(
             changes.append(Change(path=key, value=_without_items(was, wrote, there)))
         else:
             kept.add(key)
-    data = editor.edit(current, needed(_whole(changes, old, present, kept), old, present), path, keep=base)
+    left = current.edited(needed(_whole(changes, old, present, kept), old, present), keep=base)
     # a file that we made goes away, unless others left something in it, be it a comment
-    empty = original is None and b"#" not in data and not editor.parse(data, path)
-    return Undone(data=None if empty else data, kept=tuple(sorted(kept)))
+    empty = original is None and b"#" not in (left.data or b"") and not left.values
+    return Undone(file=left.with_data(None) if empty else left, kept=tuple(sorted(kept)))
 
 
 def _without_items(was: object, wrote: object, there: list[object]) -> object:

@@ -20,7 +20,6 @@ from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     Change,
     KeyPath,
-    changes_between,
     lookup,
     put,
     same,
@@ -74,28 +73,28 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
-def edit(
-    data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None
-) -> bytes:
-    """The document with `changes` applied in order.
+def edited(
+    data: bytes,
+    values: Mapping[str, object],
+    changes: Sequence[Change],
+    name: str,
+    *,
+    keep: Mapping[str, object],
+) -> tuple[bytes, dict[str, object]]:
+    """See `ConfigFile.edited`: the new document, and its values. `values` are those of `data`.
 
-    An object that a removal leaves empty goes too, unless the document `keep` has it. Raises InputError for a
-    broken document, and where a change needs an object and finds something else.
+    Raises InputError where a change needs an object and finds something else.
     """
-    meant = copy.deepcopy(parse(data, name))
+    meant = copy.deepcopy(dict(values))
     text = text_of(data, name)
     for change in changes:
         gone = change.value is REMOVED
-        text = _removed(text, meant, change.path, keep or {}) if gone else _set(text, meant, change, name)
+        text = _removed(text, meant, change.path, keep) if gone else _set(text, meant, change, name)
     result = text.encode()
-    if not same(parse(result, name), meant):  # a defect of ours; it must not reach the file
+    found = parse(result, name)
+    if not same(found, meant):  # a defect of ours; it must not reach the file
         raise InputError(f"{name} cannot be edited", resolution="report this file; nothing was changed")
-    return result
-
-
-def rewritten(data: bytes, meant: Mapping[str, object], name: str) -> bytes:
-    """The document with the values `meant`, and as much of its text as can stay. Raises as `edit`."""
-    return edit(data, changes_between(parse(data, name), meant), name, keep=meant)
+    return result, found
 
 
 # -- spans of the text

@@ -18,7 +18,6 @@ from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     Change,
     KeyPath,
-    changes_between,
     same,
     take,
     text_of,
@@ -44,38 +43,39 @@ def parse(data: bytes, name: str) -> dict[str, object]:
         ) from error
 
 
-def rewritten(data: bytes, meant: Mapping[str, object], name: str) -> bytes:
-    """The document with the values `meant`, and as much of its text as can stay. Raises as `edit`."""
-    return edit(data, changes_between(parse(data, name), meant), name, keep=meant)
+def edit(data: bytes, changes: Sequence[Change], name: str) -> bytes:
+    """The document with `changes` applied in order. Raises as `ConfigFile.edited`."""
+    values = parse(data, name)
+    return edited(data, values, changes, name, keep={})[0] if changes else data
 
 
-def edit(
-    data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None
-) -> bytes:
-    """The document with `changes` applied in order.
-
-    A table that a removal leaves empty goes too, unless the document `keep` has it. Raises InputError for a
-    broken document, Unsupported where it cannot be edited without touching other keys.
-    """
-    meant = parse(data, name)
-    if not changes:
-        return data
+def edited(
+    data: bytes,
+    values: Mapping[str, object],
+    changes: Sequence[Change],
+    name: str,
+    *,
+    keep: Mapping[str, object],
+) -> tuple[bytes, dict[str, object]]:
+    """See `ConfigFile.edited`: the new document, and its values. `values` are those of `data`."""
     import tomlrt
 
     text = text_of(data, name)
     try:
+        meant = copy.deepcopy(dict(values))
         document = tomlrt.loads(text.removeprefix(BOM))
         for change in changes:
-            _apply(document, change, keep or {})
-            _apply(meant, change, keep or {})
+            _apply(document, change, keep)
+            _apply(meant, change, keep)
     except (tomlrt.TOMLError, TypeError, KeyError, RecursionError) as error:
         raise Unsupported(
             f"{name} cannot be edited: {error}",
             resolution="write its tables with [headers]; nothing was changed",
         ) from error
     result = (BOM * text.startswith(BOM) + tomlrt.dumps(document)).encode()
+    found = parse(result, name)
     try:
-        equal = same(parse(result, name), meant)
+        equal = same(found, meant)
     except RecursionError:  # it compares table by table
         equal = False
     if not equal:
@@ -83,7 +83,7 @@ def edit(
             f"{name} cannot be edited without touching other keys",
             resolution="write its tables with [headers]; nothing was changed",
         )
-    return result
+    return result, found
 
 
 def _apply(table: dict[str, object], change: Change, keep: Mapping[str, object]) -> None:

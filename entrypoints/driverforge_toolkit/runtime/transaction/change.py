@@ -164,7 +164,7 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
             entry = replace(entry, state="written", fingerprint="", earlier=_in_force(entry.earlier))
         else:
             entry = replace(entry, state="in force", fingerprint="", earlier=None)
-            entry = unchanged.with_fingerprint(system, entry)
+            entry = unchanged.with_fingerprint(system, entry, plan.read)
         journal.write_entry(host, entry)
     else:
         for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
@@ -191,7 +191,7 @@ def _keep_fingerprint(plan: ChangePlan, system: RuntimeSystem) -> None:
     """Have the next apply see at once that nothing is to be done."""
     earlier = plan.entry.earlier
     if earlier is not None:
-        entry = unchanged.with_fingerprint(system, earlier)
+        entry = unchanged.with_fingerprint(system, earlier, plan.read)
         if entry != earlier:
             journal.write_entry(system.host, entry)
 

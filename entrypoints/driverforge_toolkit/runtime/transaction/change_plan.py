@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driverforge_host.ports import Host, Sockets
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.find import cri, selection
 from driverforge_toolkit.runtime.find.supervisor import SLOW
+from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.model import Activation, RuntimeDaemon
 from driverforge_toolkit.runtime.request import RuntimeRequest
 
@@ -74,6 +75,8 @@ class ChangePlan:
     default: str = ""  # the default handler that it shall report, '' for any
     keep: bool = True  # whether a journal entry stays: not after a revert
     notes: tuple[str, ...] = ()  # for people
+    # what the daemon read when this was planned: whoever reads its files again takes those that are the same
+    read: Contents = field(default_factory=dict)
 
     @property
     def writes(self) -> tuple[journal.JournalFile, ...]:

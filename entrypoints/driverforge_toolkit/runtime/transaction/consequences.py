@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from driverforge_core.errors import Unsupported
 from driverforge_host.ports import Host
-from driverforge_toolkit.runtime.backends.config_files import Contents
 from driverforge_toolkit.runtime.backends.threeway import runtime_of
+from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.formats.values import describe, differing
 from driverforge_toolkit.runtime.model import Backend, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
@@ -96,8 +96,8 @@ def check_servable(
 
 def default_lines(files: Contents) -> Iterator[tuple[str, str]]:
     """Each line of the files that names a default handler, with its place, and that handler."""
-    for path, data in files.items():
-        for number, line in enumerate((data or b"").decode("utf-8", "replace").splitlines(), 1):
+    for path, file in files.items():
+        for number, line in enumerate((file.data or b"").decode("utf-8", "replace").splitlines(), 1):
             found = DEFAULT_LINE.search(line)
             if found and not line.lstrip().startswith("#"):
                 yield f"{path}:{number}: {line.strip()}", found[1]

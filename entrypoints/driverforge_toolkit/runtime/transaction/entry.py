@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from driverforge_host.ports import Host, Metadata
 from driverforge_toolkit.runtime import journal
+from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.transaction.observed import ObservedRuntime
 
 
 def entry_of(
-    host: Host, seen: ObservedRuntime, files: Mapping[str, bytes | None], wanted: WantedHandlers | None = None
+    host: Host, seen: ObservedRuntime, files: Contents, wanted: WantedHandlers | None = None
 ) -> journal.JournalEntry:
     """The journal's entry of a change that makes `files`.
 
@@ -20,7 +21,7 @@ def entry_of(
     """
     daemon, earlier = seen.daemon, seen.entry
     every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
-    changed = {path: data for path, data in every.items() if not data == seen.disk[path] == seen.base[path]}
+    changed = {path: file for path, file in every.items() if not file == seen.disk[path] == seen.base[path]}
     return journal.JournalEntry(
         kind=daemon.kind,
         socket=daemon.socket,
@@ -34,12 +35,12 @@ def entry_of(
         files=tuple(
             journal.JournalFile(
                 path=path,
-                original=seen.base[path],
-                written=data,
-                before=seen.disk[path],
+                original=seen.base[path].data,
+                written=file.data,
+                before=seen.disk[path].data,
                 metadata=_metadata(host, earlier, path),
             )
-            for path, data in sorted(changed.items(), key=lambda item: item[1] is None)
+            for path, file in sorted(changed.items(), key=lambda item: item[1].data is None)
         ),
         state="prepared",
         process=seen.process,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.backends import config_files, distributions, imports
-from driverforge_toolkit.runtime.backends.config_files import Contents
 from driverforge_toolkit.runtime.find.daemon import check_config_is_read
 from driverforge_toolkit.runtime.find.instance import process_instance
-from driverforge_toolkit.runtime.formats.tomledit import edit, parse
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, toml_file
 from driverforge_toolkit.runtime.formats.values import Change, KeyPath, dotted
 from driverforge_toolkit.runtime.model import Backend, ProcessInstance, RuntimeDaemon
 from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
@@ -75,14 +74,14 @@ def observe_runtime(
     if to_write or entry is None:
         check_config_is_read(host, daemon, system.request)
     disk = config_files.read_files(host, daemon, to_write=to_write)
-    edit = distributions.backend_of(daemon, disk.get(daemon.config), host.node)
+    edit = distributions.backend_of(daemon, disk[daemon.config], host.node)
     written = tuple(file.path for file in entry.files) if entry else ()
     for path in (*edit.paths(daemon), *written):
         if path not in disk:
-            disk[path] = config_files.contents(host.node, path)
+            disk[path] = config_files.read_file(host.node, daemon.kind, path)
     base, kept = dict(disk), []
     for path in written:
-        base[path], keys = without_ours(edit, entry, path, disk[path])
+        base[path], keys = without_ours(edit, entry, disk[path])
         kept += [f"{path}: {dotted(key)} was changed by somebody else; it stays" for key in keys]
     clean = distributions.without_handlers(edit, daemon, base, entry.names if entry else ())
     return ObservedRuntime(
@@ -105,7 +104,7 @@ def with_drop_in_placed(system: RuntimeSystem, seen: ObservedRuntime) -> Observe
     if daemon.drop_in == seen.daemon.drop_in:
         return replace(seen, daemon=daemon)
     # a name that nobody has, but for a drop-in of ours that is known already
-    found: Contents = {} if daemon.drop_in in seen.disk else {daemon.drop_in: None}
+    found: Contents = {} if daemon.drop_in in seen.disk else {daemon.drop_in: toml_file(daemon.drop_in)}
     how = f"drop-in: {daemon.drop_in} (read after all that would replace it; not {seen.daemon.drop_in})"
     return replace(
         seen,
@@ -124,38 +123,38 @@ def with_adopted_files(seen: ObservedRuntime) -> ObservedRuntime:
     daemon, entry = seen.daemon, seen.entry
     if daemon.kind != "containerd" or entry is None or entry.file(daemon.config) is None:
         return seen
-    base, root = imports.glob_base(daemon), seen.clean.get(daemon.config) or b""
+    base, root = imports.glob_base(daemon), seen.clean[daemon.config]
     now, before = (
         imports.read_documents(
-            daemon.config, {path: data for path, data in files.items() if data is not None}, base
+            daemon.config, {path: file for path, file in files.items() if file.data is not None}, base
         )
         for files in (seen.disk, seen.clean)
     )
     ours = {daemon.drop_in, *(file.path for file in entry.files)}
     if not now.keys() - before.keys() - ours:
         return seen
-    names = imports.imports_with(parse(root, daemon.config), daemon.drop_in, daemon.config, base)
-    root = edit(root, [Change(path=imports.IMPORTS, value=names)], daemon.config)
+    names = imports.imports_with(root.values, daemon.drop_in, daemon.config, base)
+    root = root.edited([Change(path=imports.IMPORTS, value=names)])
     return replace(seen, clean={**seen.clean, daemon.config: root})
 
 
 def without_ours(
-    edit: Backend, entry: journal.JournalEntry | None, path: str, current: bytes | None
-) -> tuple[bytes | None, tuple[KeyPath, ...]]:
+    edit: Backend, entry: journal.JournalEntry | None, current: ConfigFile
+) -> tuple[ConfigFile, tuple[KeyPath, ...]]:
     """A file without what `entry` says that we wrote, and the keys that others changed since.
 
     Where the change of `entry` never came to this file, the change before it counts.
     """
-    file = entry.file(path) if entry else None
+    file = entry.file(current.path) if entry else None
     if entry is None or file is None:
         return current, ()
-    if current == file.written:
-        return file.original, ()
+    if current.data == file.written:
+        return current.with_data(file.original), ()
     # that change never came to this file, or was taken back
-    if current == file.before and entry.state != "in force":
-        return without_ours(edit, entry.earlier, path, current)
-    undone = edit.undone(path, original=file.original, written=file.written, current=current)
-    return undone.data, undone.kept
+    if current.data == file.before and entry.state != "in force":
+        return without_ours(edit, entry.earlier, current)
+    undone = edit.undone(current, original=file.original, written=file.written)
+    return undone.file, undone.kept
 
 
 def nvidia_handlers_of(edit: Backend, view: Mapping[str, object]) -> dict[str, str]:

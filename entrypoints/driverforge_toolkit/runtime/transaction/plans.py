@@ -85,7 +85,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     ours = [
         path
         for path in seen.edit.paths(daemon)
-        if path != daemon.config or not distributions.is_generated(daemon, seen.disk[path])
+        if path != daemon.config or not distributions.is_generated(daemon, seen.disk[path].data)
     ]
     files = {path: planned[path] for path in ours}
     return ChangePlan(
@@ -103,6 +103,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
             *mended_fault(seen.edit, daemon, now),
             *changed_handlers(seen.edit, clean, after, wanted),
         ),
+        read=seen.disk,
     )
 
 
@@ -248,7 +249,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
 def _stripped(seen: ObservedRuntime, names: tuple[str, ...]) -> ObservedRuntime:
     """The same without the handlers `names`, whoever wrote them, and without a default of these names."""
     clean = {**seen.clean, **seen.edit.stripped(seen.daemon, seen.clean, names)}
-    changed = {path: data for path, data in clean.items() if data != seen.clean.get(path)}
+    changed = {path: file for path, file in clean.items() if file != seen.clean.get(path)}
     return replace(seen, base={**seen.base, **changed}, clean=clean)
 
 
@@ -368,7 +369,7 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
         )
     left = [name for name in found if name in seen.edit.handlers(after)]
     stripped = replace(seen, base=planned)
-    files = {path: data for path, data in planned.items() if data != seen.disk[path]}
+    files = {path: file for path, file in planned.items() if file != seen.disk[path]}
     return ChangePlan(
         daemon=daemon,
         entry=entry_of(host, stripped, files),

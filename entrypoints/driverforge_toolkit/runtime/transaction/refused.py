@@ -40,9 +40,10 @@ class RefusedChange:
 def digest_of(plan: ChangePlan, system: RuntimeSystem) -> str:
     """What has to stay the same for a refusal to count. Raises as `config_files.read_files`."""
     request, daemon = system.request, plan.daemon
+    files = config_files.read_files(system.host, daemon, known=plan.read)
     parts = [
         [daemon.kind, daemon.binary, *map(str, daemon.version)],
-        sorted(_hashes(config_files.read_files(system.host, daemon).items())),
+        sorted(_hashes((file.path, file.data) for file in files.values())),
         _hashes((file.path, file.written) for file in plan.writes),
         sorted(plan.present),
         [plan.default, plan.activation],

@@ -20,6 +20,7 @@ from driverforge_toolkit.runtime.backends import config_files
 from driverforge_toolkit.runtime.find import selection
 from driverforge_toolkit.runtime.find.cri import RuntimeStatus
 from driverforge_toolkit.runtime.find.daemon import version_of
+from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.model import NodePath, RuntimeDaemon
 from driverforge_toolkit.runtime.transaction.activation import reports
 from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
@@ -90,30 +91,38 @@ def _socket(system: RuntimeSystem) -> NodePath:
     return there[0] if len(there) == 1 else NodePath("")
 
 
-def fingerprint(system: RuntimeSystem, daemon: RuntimeDaemon, *, release: str = __version__) -> str:
+def fingerprint(
+    system: RuntimeSystem, daemon: RuntimeDaemon, *, known: Contents | None = None, release: str = __version__
+) -> str:
     """Of all that a plan of this release is made of, while `daemon` runs.
 
     Raises as `config_files.read_files`.
     """
     node, request = system.host.node, system.request
     proc = f"/proc/{daemon.pid}"
+    files = config_files.read_files(system.host, daemon, to_write=True, known=known)
     parts = [
         release,
         repr((request.wanted, request.runtime, request.socket, request.config, request.drop_in)),
         repr((daemon.kind, daemon.binary, request.binary, daemon.version, daemon.config, daemon.drop_in)),
         repr([node.stamp(path) for path in (daemon.binary, f"{proc}/exe")]),
         repr([text_of(node, f"{proc}/{name}") for name in ("cmdline", "cgroup")]),
-        repr(config_files.read_files(system.host, daemon, to_write=True)),
+        repr({path: file.data for path, file in files.items()}),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def with_fingerprint(system: RuntimeSystem, entry: journal.JournalEntry) -> journal.JournalEntry:
-    """The entry of a change that is in force, with what tells the next apply that nothing has changed."""
+def with_fingerprint(
+    system: RuntimeSystem, entry: journal.JournalEntry, known: Contents | None = None
+) -> journal.JournalEntry:
+    """The entry of a change that is in force, with what tells the next apply that nothing has changed.
+
+    `known` is as of `config_files.read_files`.
+    """
     if entry.supervisor.kind not in ALONE:
         return entry
     try:
         daemon, _ = _running(system, entry)
-        return replace(entry, fingerprint=fingerprint(system, daemon))
+        return replace(entry, fingerprint=fingerprint(system, daemon, known=known))
     except (DriverforgeError, FileNotFoundError):  # then the next apply plans
         return entry
