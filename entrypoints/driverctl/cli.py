@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 
 DRIVER, TOOLKIT = "driverforge_driver", "driverforge_toolkit"
+# half -> (what it cannot do without, the image that has it)
+HALVES: dict[str, tuple[tuple[str, ...], str]] = {
+    DRIVER: ((DRIVER,), "the driver's image (driver)"),
+    TOOLKIT: ((TOOLKIT, "tomllib", "tomlrt", "h2", "yaml"), "the toolkit's image (container-toolkit)"),
+}
 # name -> (the package of its half, one-line help)
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "init": (DRIVER, "load the driver on this node, publish its root, and stay until stopped"),
@@ -50,10 +55,29 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 NVIDIAS = ("nvidia-driver", "nvidia-toolkit", "nvidia-validator", "driver-manager")
 
 
+def lacking(half: str) -> list[str]:
+    """What a half needs and this installation does not have; empty where its commands run."""
+    from importlib.util import find_spec
+
+    return [name for name in HALVES[half][0] if find_spec(name) is None]
+
+
 def load_command(name: str) -> CommandModule:
+    """The module of a subcommand. Raises Unsupported where this image does not have its half."""
     from importlib import import_module
 
-    module: CommandModule = import_module(f"{SUBCOMMANDS[name][0]}.commands.{name}")
+    half, _ = SUBCOMMANDS[name]
+    if missing := lacking(half):
+        from driverforge_core.errors import Unsupported
+
+        raise Unsupported(
+            f"driverctl {name} is not part of this image",
+            details=[f"Python {sys.version.split()[0]} has no {', '.join(missing)}"],
+            resolution=f"run `driverctl {name}` from {HALVES[half][1]}"
+            if half in missing
+            else "pip install '.[toolkit]' in a checkout of driverforge, with Python 3.11 or newer",
+        )
+    module: CommandModule = import_module(f"{half}.commands.{name}")
     return module
 
 
@@ -92,8 +116,13 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
         help="one event a line, as key=value text or as JSON",
     )
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (_, summary) in SUBCOMMANDS.items():
-        child = sub.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    elsewhere = {half: f" (not here: in {image})" for half, (_, image) in HALVES.items() if lacking(half)}
+    for name, (half, summary) in SUBCOMMANDS.items():
+        child = sub.add_parser(
+            name,
+            help=summary + elsewhere.get(half, ""),
+            description=summary[0].upper() + summary[1:] + ".",
+        )
         if name == wanted:
             load_command(name).add_arguments(child)
     return parser

@@ -42,6 +42,18 @@ def test_an_installation_without_the_builder_says_what_to_install() -> None:
     )
 
 
+def test_an_installation_without_the_toolkits_packages_says_what_to_install() -> None:
+    hide = "import sys; sys.modules['h2'] = None; sys.argv = ['driverctl', 'runtime', 'plan']"
+    script = f"{hide}; from driverctl.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 78
+    assert done.stderr == (
+        "error: driverctl runtime is not part of this image\n"
+        f"  | Python {sys.version.split()[0]} has no h2\n"
+        "  next: pip install '.[toolkit]' in a checkout of driverforge, with Python 3.11 or newer\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("program", "words", "status", "brief"),
     [

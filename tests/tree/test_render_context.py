@@ -25,7 +25,12 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.probes import header_probe, question
 from driverforge_build.render.context import BuildContext, context_of, modification_time, write_context
 from driverforge_build.render.files import ContextFile
-from driverforge_build.render.library import OWN, THIRD_PARTY, library_files, package_files
+from driverforge_build.render.library import (
+    THIRD_PARTY,
+    TOOLKIT_IMAGE,
+    library_files,
+    package_files,
+)
 from driverforge_build.render.spec import FILE_TIME, image_specs
 from driverforge_core.errors import InputError, StorageFailed
 from support.process import run
@@ -147,11 +152,10 @@ def test_what_else_lies_in_a_packages_folder_does_not_go_into_images(
 
 
 def test_library_is_whole_pure_python_and_licensed() -> None:
-    files = library_files()
-    for name in OWN:
-        assert f"{name}/__init__.py" in files
-    for name in THIRD_PARTY:
+    files = library_files(TOOLKIT_IMAGE)
+    for name in TOOLKIT_IMAGE:
         assert f"{name}/__init__.py" in files or f"{name}.py" in files
+    for name in THIRD_PARTY:
         assert any(path.startswith(f"licenses/{name}/") for path in files), f"{name} without its licence"
     assert not any("__pycache__" in path or path.endswith((".so", ".pyc")) for path in files)
     # it has no file of its own
@@ -163,24 +167,51 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
     [
         ("driverctl", ("init", "--help"), "usage: driverctl init"),
         ("nvidia-driver", ("--nonsense",), "nvidia-driver: "),
-        # with PyYAML's Python part
-        ("driverctl", ("cdi", "transform", "--input", "/etc/passwd"), "/etc/passwd is not a CDI spec"),
+        ("driverctl", ("runtime", "plan"), "next: run `driverctl runtime` from the toolkit's image"),
+        ("nvidia-driver", ("runtime", "plan"), "error: driverctl runtime is not part of this image"),
+        ("driverctl", ("--help",), "(not here: in the toolkit's image (container-toolkit))"),
     ],
 )
 def test_launcher_runs_the_program_from_the_images_library_alone(
     tmp_path: Path, lock: Lock, program: str, words: tuple[str, ...], said: str
 ) -> None:
-    """The library is elsewhere than in an image and the interpreter is ours; the rest of the script is what
-    an image has.
-    """
     write_context(context(JIT, lock), tmp_path)
+    assert said in launched(tmp_path, program, *words)
+
+
+def test_a_toolkit_images_library_reads_yaml_with_its_python_part(tmp_path: Path, lock: Lock) -> None:
+    write_context(context(JIT, lock), tmp_path)
+    for path, content in library_files(TOOLKIT_IMAGE).items():
+        (tmp_path / "lib" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lib" / path).write_bytes(content)
+    words = ("cdi", "transform", "--input", "/etc/passwd")
+    assert "/etc/passwd is not a CDI spec" in launched(tmp_path, "driverctl", *words)
+    assert "not here" not in launched(tmp_path, "driverctl", "--help")
+
+
+def launched(tmp_path: Path, program: str, *words: str) -> str:
+    """All that a program prints which a context's launcher starts.
+
+    The library is elsewhere than in an image and the interpreter is ours; the rest of the script is what an
+    image has.
+    """
     script = (tmp_path / f"bin/{program}").read_text().replace("/opt/driverforge/lib", str(tmp_path / "lib"))
     command = ["sh", "-c", script.replace("/usr/bin/python3", sys.executable), program, *words]
     (tmp_path / "os.py").write_text("raise SystemExit('the working folder is on the path')")
     done = subprocess.run(
         command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
-    assert said in done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_images_have_the_packages_that_they_run_and_no_more(lock: Lock) -> None:
+    entries = context(JIT, lock).entries
+    assert {name.split("/")[1] for name in entries if name.startswith("lib/")} == {
+        "driverctl",
+        "driverforge_core",
+        "driverforge_driver",
+        "driverforge_host",
+    }
 
 
 def answered(lock: Lock) -> Lock:

@@ -20,6 +20,7 @@ from driverforge_build.publish.lookup import unanswered
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.library import library_versions
+from driverforge_build.render.toolkit import ToolkitSpec
 from driverforge_core.errors import InputError, Unavailable, UsageError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
@@ -299,7 +300,9 @@ def _check_built(engine: Engine, context: BuildContext, given: Given) -> None:
     if is_built(engine, context):
         return
     local = local_reference(context)
-    details = [SAME_AS_BUILD, f"the tag is made from these Python packages too: {library_versions()}"]
+    details = [SAME_AS_BUILD]
+    if isinstance(context.image, ToolkitSpec):
+        details.append(f"the tag is made from these Python packages too: {library_versions()}")
     # `build` refuses a base image for an OS that it is not to build
     bases = {key: base for key, base in given.bases.items() if key == context.image.os}
     build = replace(given, bases=bases).command("build", select=(context.image.id,))

@@ -19,7 +19,7 @@ from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.matrix.programs import OperatorCell, ToolkitCell
 from driverforge_build.render import templates
 from driverforge_build.render.files import ContextFile
-from driverforge_build.render.library import library_files
+from driverforge_build.render.library import DRIVER_IMAGE, TOOLKIT_IMAGE, library_files
 from driverforge_build.render.operator import OperatorSpec, operator_specs
 from driverforge_build.render.programs import ProgramsSpec
 from driverforge_build.render.spec import FILE_TIME, image_specs
@@ -77,9 +77,9 @@ def context_of(image: AnyImage, folder: Path) -> BuildContext:
 
 
 @cache
-def _library() -> Mapping[str, ContextFile]:
-    """What all images of nodes have alike, made once for all of them."""
-    return {f"lib/{name}": ContextFile(content=content) for name, content in library_files().items()}
+def _library(packages: tuple[str, ...]) -> Mapping[str, ContextFile]:
+    """What all images of one kind have alike, made once for all of them."""
+    return {f"lib/{name}": ContextFile(content=content) for name, content in library_files(packages).items()}
 
 
 def _digest_of(image: AnyImage, entries: Mapping[str, ContextFile]) -> str:
@@ -99,13 +99,16 @@ def _own(image: AnyImage) -> dict[str, ContextFile]:
     if isinstance(image, OperatorSpec):
         return {f"lib/{name}": entry for name, entry in image.library.items()}
     if isinstance(image, ToolkitSpec):
-        return {**_library(), **{f"artifacts/{name}": entry for name, entry in image.artifacts.items()}}
+        return {
+            **_library(TOOLKIT_IMAGE),
+            **{f"artifacts/{name}": entry for name, entry in image.artifacts.items()},
+        }
     facts = {
         **({} if image.vendor_modules else {"image.jit.json": image.jit_facts}),
         **({"image.precompiled.json": image.facts} if image.kernel else {}),
     }
     made = {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
-    own = {**_library(), **made}
+    own = {**_library(DRIVER_IMAGE), **made}
     if image.certificate:
         own["certificate.der"] = ContextFile(content=image.certificate.der)
     return own

@@ -6,7 +6,6 @@ No index is asked and no RUN calls pip, so no other version can get in.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from itertools import takewhile
@@ -14,14 +13,6 @@ from pathlib import Path
 
 from driverforge_core.errors import InputError
 
-OWN = (
-    "driverforge_core",
-    "driverforge_oci",
-    "driverforge_host",
-    "driverforge_driver",
-    "driverforge_toolkit",
-    "driverctl",
-)
 THIRD_PARTY = {
     "h2": "h2",
     "hpack": "hpack",
@@ -35,27 +26,30 @@ THIRD_PARTY = {
 
 Pure Python, so that one tree serves every base image and CPU; their licences go along.
 """
+DRIVER_IMAGE = ("driverforge_core", "driverforge_host", "driverforge_driver", "driverctl")
+"""What a driver image runs: Python 3.10 and the standard library are enough for it."""
+TOOLKIT_IMAGE = (*DRIVER_IMAGE, "driverforge_toolkit", *THIRD_PARTY)
+"""The image for every operating system also has `driver-manager`, which is a command of the driver half."""
 # has a compiled part, and does without it
 _ONLY_FASTER = ("yaml",)
 
 
-@cache
-def library_files() -> dict[str, bytes]:
-    """Files below /opt/driverforge/lib: path -> content.
+def library_files(packages: tuple[str, ...]) -> dict[str, bytes]:
+    """Files of packages below /opt/driverforge/lib: path -> content.
 
     Modules, type markers and licences, and nothing else that lies in the folders. Raises InputError when a
     package is not installed, or is not pure Python.
     """
     files: dict[str, bytes] = {}
-    for name in (*OWN, *THIRD_PARTY):
+    for name in packages:
         files.update(package_files(name))
-    for name, distribution in THIRD_PARTY.items():
-        files.update(_licences(name, distribution))
+        if name in THIRD_PARTY:
+            files.update(_licences(name, THIRD_PARTY[name]))
     return dict(sorted(files.items()))
 
 
 def library_versions() -> str:
-    """Versions of the third-party packages that go into images here, for people to read.
+    """Versions of the third-party packages that go into a toolkit image here, for people to read.
 
     Such as 'h2 4.4.1, hpack 4.2.0, …'.
     """

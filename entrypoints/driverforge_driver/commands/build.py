@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from driverforge_driver.app.module_build import make_request
+from driverforge_driver.commands.driver_options import absolute
+from driverforge_driver.compile import job
+
 if TYPE_CHECKING:
     import argparse
 
@@ -56,10 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_driver.app.module_build import make_request
-    from driverforge_driver.commands.driver_options import absolute
-    from driverforge_driver.compile import job
-
     request = make_request(
         host,
         kernel=args.kernel or "",

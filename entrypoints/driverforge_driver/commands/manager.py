@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from driverforge_core import log
+from driverforge_driver.app.driver_removal import Removal, may_install
+from driverforge_host.adapters import api_server
+
 if TYPE_CHECKING:
     import argparse
 
@@ -25,10 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_core import log
-    from driverforge_driver.app.driver_removal import Removal, may_install
-    from driverforge_host.adapters import api_server
-
     if args.action == "preflight_check":
         return 0
     environ = host.environ

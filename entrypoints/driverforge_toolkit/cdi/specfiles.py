@@ -11,15 +11,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from driverforge_core.errors import DriverforgeError, InputError, Unsupported
+import yaml
+
+from driverforge_core.errors import DriverforgeError, InputError
 from driverforge_host.ports import Files
 from driverforge_toolkit.cdi.conformance import fitting_version
 from driverforge_toolkit.cdi.spec import Spec, document, parse
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")  # a later folder beats an earlier one
 EVERY_FOLDER = (*FOLDERS, "/run/cdi")  # /var/run is a link, which a dump or a pod may lack
@@ -60,11 +59,10 @@ def write(spec: Spec, format_: SpecFormat = SpecFormat.YAML, *, comments: tuple[
         ) from error
     if format_ is SpecFormat.JSON:
         return plain
-    yaml = _yaml()
     head = "".join(f"# {line}\n" for line in comments)
     body: str = yaml.dump(
         content,
-        Dumper=_dumper(yaml),
+        Dumper=_Dumper,
         sort_keys=False,
         default_flow_style=False,
         explicit_start=True,
@@ -99,7 +97,7 @@ def _load(text: str, path: str) -> object:
     # PyYAML's own, for a tag that the value does not fit: `!!int ""`
     except (LookupError, AttributeError, TypeError) as error:
         where, what = path, f"a value that does not fit its tag ({type(error).__name__}: {error})"
-    except _yaml().YAMLError as error:
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
         what = getattr(error, "problem", None) or str(error)
@@ -113,7 +111,7 @@ def _safe_yaml(text: str) -> object:
 
     PyYAML's constructors let other exceptions through; `_load` knows them.
     """
-    loader = _yaml().SafeLoader(text)
+    loader = yaml.SafeLoader(text)
     try:
         tree = loader.get_single_node()
         if tree is None:
@@ -143,33 +141,22 @@ def _aliased(tree: Any) -> int:
     return whole - len(sizes)
 
 
-def _yaml() -> ModuleType:
-    try:
-        import yaml
-    except ImportError:
-        raise Unsupported(
-            "reading and writing CDI specs needs PyYAML, which is not part of this image",
-            resolution="use the toolkit image, or pip install '.[toolkit]' in a checkout",
-        ) from None
-    return yaml
+class _Dumper(yaml.SafeDumper):
+    """Lists indented below their key, no anchors, text that looks like a number in quotes."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
-def _dumper(yaml: Any) -> Any:
-    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
-        """Lists indented below their key, no anchors, text that looks like a number in quotes."""
+def _text(dumper: _Dumper, value: str) -> yaml.Node:
+    style = '"' if _LIKE_A_NUMBER.match(value) or "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
-        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-            super().increase_indent(flow, False)
 
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    def text(dumper: Any, value: str) -> object:
-        style = '"' if _LIKE_A_NUMBER.match(value) or "\n" in value else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(str, text)
-    return Dumper
+_Dumper.add_representer(str, _text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

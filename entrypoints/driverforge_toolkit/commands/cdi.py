@@ -5,14 +5,30 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from driverforge_core.errors import UsageError
+from driverforge_host.gpu.roots import DriverRoots, driver_root_of
+from driverforge_toolkit.adapters.nvml import PyNvml
+from driverforge_toolkit.app.cdi_specs import (
+    generate_spec,
+    hook_program,
+    installed_specs,
+    transform_spec,
+    verify_specs,
+)
+from driverforge_toolkit.cdi.driverfiles import EditOptions, FeatureFlag
+from driverforge_toolkit.cdi.generate import SpecRequest, default_kind
+from driverforge_toolkit.cdi.gpu_devices import DeviceSelection, NameStrategy
+from driverforge_toolkit.cdi.hooks import ALL, NAMES, HookProgram
+from driverforge_toolkit.cdi.modes import SpecMode
+from driverforge_toolkit.cdi.specfiles import FOLDERS, SpecFormat
+from driverforge_toolkit.cdi.transform import PathSide
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from driverforge_host.gpu.roots import DriverRoots
     from driverforge_host.ports import Host
     from driverforge_toolkit.app.cdi_specs import SpecOutput
-    from driverforge_toolkit.cdi.generate import SpecRequest
 
 # option -> variables, the first that is set counts; the names are nvidia-ctk's and the toolkit pod's
 VARIABLES = {
@@ -46,10 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
-    from driverforge_toolkit.cdi.driverfiles import FeatureFlag
-    from driverforge_toolkit.cdi.modes import SpecMode
-    from driverforge_toolkit.cdi.specfiles import SpecFormat
-
     flags = [flag.value for flag in FeatureFlag]
 
     def add(name: str, help_: str, metavar: str = "PATH") -> None:
@@ -130,8 +142,6 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_transform(parser: argparse.ArgumentParser) -> None:
-    from driverforge_toolkit.cdi.transform import PathSide
-
     parser.add_argument(
         "what", nargs="?", choices=("root",), default="root", help="root, the only kind; may be left out"
     )
@@ -157,10 +167,6 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
 
 def generate(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_toolkit.adapters.nvml import PyNvml
-    from driverforge_toolkit.app.cdi_specs import generate_spec
-    from driverforge_toolkit.cdi.specfiles import SpecFormat
-
     request = request_of(args, host)
     format_ = _word(args, host, "format")
     return _show(
@@ -176,14 +182,6 @@ def generate(args: argparse.Namespace, host: Host) -> int:
 
 def request_of(args: argparse.Namespace, host: Host) -> SpecRequest:
     """The options and variables as a value. Raises UsageError with every wrong name at once."""
-    from driverforge_toolkit.app.cdi_specs import hook_program
-    from driverforge_toolkit.cdi.driverfiles import EditOptions, FeatureFlag
-    from driverforge_toolkit.cdi.generate import SpecRequest, default_kind
-    from driverforge_toolkit.cdi.gpu_devices import DeviceSelection, NameStrategy
-    from driverforge_toolkit.cdi.hooks import ALL, NAMES, HookProgram
-    from driverforge_toolkit.cdi.modes import SpecMode
-    from driverforge_toolkit.cdi.specfiles import SpecFormat
-
     mode = _word(args, host, "mode") or SpecMode.AUTO.value
     format_ = _word(args, host, "format") or SpecFormat.YAML.value
     strategies = _words(args.device_name_strategy) or ("index", "uuid")
@@ -221,8 +219,6 @@ def request_of(args: argparse.Namespace, host: Host) -> SpecRequest:
 
 
 def _roots(args: argparse.Namespace, host: Host) -> DriverRoots:
-    from driverforge_host.gpu.roots import DriverRoots, driver_root_of
-
     # who names the folder in this process by option, and no other, means the host's own driver
     usual = "/" if args.driver_root_ctr_path else driver_root_of(host.environ)
     return DriverRoots(
@@ -252,8 +248,6 @@ def _words(values: Sequence[str] | None) -> tuple[str, ...]:
 
 def _refuse_unknown(*options: tuple[str, tuple[str, ...], tuple[str, ...]]) -> None:
     """Each option with its words and the known ones."""
-    from driverforge_core.errors import UsageError
-
     wrong = [
         f"{option} {word}: there are {', '.join(known)}"
         for option, words, known in options
@@ -268,8 +262,6 @@ def _refuse_unknown(*options: tuple[str, tuple[str, ...], tuple[str, ...]]) -> N
 
 def list_devices(args: argparse.Namespace, host: Host) -> int:
     """Print NAME and FILE, and on standard error what is wrong with a file."""
-    from driverforge_toolkit.app.cdi_specs import installed_specs
-
     folders = _folders(args)
     specs = installed_specs(host, folders)
     if not specs:
@@ -284,8 +276,6 @@ def list_devices(args: argparse.Namespace, host: Host) -> int:
 
 def verify(args: argparse.Namespace, host: Host) -> int:
     """Exit status 1 where a container could not get what a spec says."""
-    from driverforge_toolkit.app.cdi_specs import verify_specs
-
     folders = _folders(args)
     check = verify_specs(host, args.file, folders)
     if not check.files:
@@ -301,15 +291,10 @@ def verify(args: argparse.Namespace, host: Host) -> int:
 
 
 def _folders(args: argparse.Namespace) -> Sequence[str]:
-    from driverforge_toolkit.cdi.specfiles import FOLDERS
-
     return args.spec_dir or FOLDERS
 
 
 def transform(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_toolkit.app.cdi_specs import transform_spec
-    from driverforge_toolkit.cdi.transform import PathSide
-
     return _show(
         transform_spec(
             host,

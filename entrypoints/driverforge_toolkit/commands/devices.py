@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from driverforge_host.gpu.environment import first
+from driverforge_host.gpu.roots import DriverRoots, driver_root_of
+from driverforge_toolkit.app.device_nodes import DeviceRequest, make_links, make_nodes
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from driverforge_host.gpu.roots import DriverRoots
     from driverforge_host.ports import Host
 
 
@@ -59,8 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_toolkit.app.device_nodes import DeviceRequest, make_links, make_nodes
-
     roots = roots_of(args, host.environ)
     request = DeviceRequest(roots=roots, plan=args.plan, load_modules=args.load_kernel_modules)
     if args.action == "nodes":
@@ -77,9 +78,6 @@ def roots_of(args: argparse.Namespace, environ: Mapping[str, str]) -> DriverRoot
 
     The dev root is the node's, whatever this process has in /dev.
     """
-    from driverforge_host.gpu.environment import first
-    from driverforge_host.gpu.roots import DriverRoots, driver_root_of
-
     driver = args.driver_root or driver_root_of(environ, "NVIDIA_DRIVER_ROOT", "DRIVER_ROOT")
     dev = args.dev_root or first(environ, ("NVIDIA_DEV_ROOT", "DEV_ROOT"))[1] or driver
     here = "" if args.driver_root else environ.get("DRIVER_ROOT_CTR_PATH", "")

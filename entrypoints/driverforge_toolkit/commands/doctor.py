@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_host.gpu import environment
+from driverforge_toolkit.app.node_doctor import examine_node
+from driverforge_toolkit.doctor.presentation import as_document, as_text
 
 if TYPE_CHECKING:
     import argparse
@@ -31,19 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, host: Host) -> int:
     """Exit status 0: nothing found; 1: something was."""
-    from driverforge_toolkit.commands.runtime import require_toolkit_half
-
-    require_toolkit_half()
-    from driverforge_host.adapters.sockets import UnixSockets
-    from driverforge_host.gpu import environment
-    from driverforge_toolkit.app.node_doctor import examine_node
-    from driverforge_toolkit.doctor.presentation import as_document, as_text
-
     folder = (args.toolkit_install_dir or environment.install_dir(host.environ)).rstrip("/")
     found = examine_node(host, UnixSockets(), dump=args.root, install_dir=folder, logs=args.log)
     if args.json:
-        import json
-
         print(json.dumps(as_document(found.problems, found.evidence), indent=2))
     else:
         print(as_text(found.problems, found.evidence))

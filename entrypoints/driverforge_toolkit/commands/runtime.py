@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import json
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from typing import TYPE_CHECKING, Any
+
+from driverforge_core.errors import InputError, Unsupported, UsageError
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime, plan_of
+from driverforge_toolkit.runtime.transaction import summary
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.toolkit.runtime_request import request_of_command
 
 if TYPE_CHECKING:
     import argparse
@@ -113,28 +121,18 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < LONGEST:
-        from argparse import ArgumentTypeError
-
         raise ArgumentTypeError(f"{text}: give seconds, above 0 and under {LONGEST}")
     return value
 
 
 def _switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
-    from argparse import BooleanOptionalAction
-
     group.add_argument(name, action=BooleanOptionalAction, default=None, help=text)
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    require_toolkit_half()
-    from driverforge_core.errors import InputError, UsageError
-    from driverforge_host.adapters.sockets import UnixSockets
-    from driverforge_toolkit.app.configure_runtime import RuntimeAction, change_runtime, plan_of
-    from driverforge_toolkit.runtime.transaction import summary
-    from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
-
     system = RuntimeSystem(host=host, sockets=UnixSockets(), request=request_from(args, host))
     if args.action == "status":
+        # an apply with nothing to do goes without what a status reads
         from driverforge_toolkit.runtime.transaction.runtime_status import runtime_status, status_text
 
         found = runtime_status(system)
@@ -171,8 +169,6 @@ def nothing_to_revert(found: Mapping[str, Any]) -> str:
     Raises Unsupported where the runtime cannot serve pods with its files: that is no success.
     """
     if found["fault"]:
-        from driverforge_core.errors import Unsupported
-
         raise Unsupported(
             f"nothing to revert, and {found['runtime']['kind']} cannot serve pods with its files",
             details=found["fault"],
@@ -199,16 +195,12 @@ def _print_notes(plan: ChangePlan, *, as_json: bool) -> None:
 
 def _print(data: dict[str, Any], text: str, *, as_json: bool) -> None:
     if as_json:
-        import json
-
         text = json.dumps(data, indent=2)
     print(text)
 
 
 def request_from(args: argparse.Namespace, host: Host) -> RuntimeRequest:
     """Options first, then the environment. Raises UsageError, InputError, Unsupported."""
-    from driverforge_toolkit.toolkit.runtime_request import request_of_command
-
     given = {
         "runtime": args.runtime,
         "socket": args.socket,
@@ -230,19 +222,3 @@ def request_from(args: argparse.Namespace, host: Host) -> RuntimeRequest:
 def _word(switch: bool | None) -> str:
     """A switch as the options' table has it, '' where nothing is said."""
     return "" if switch is None else str(switch).lower()
-
-
-def require_toolkit_half() -> None:
-    """Raises Unsupported where this interpreter or image has no toolkit half."""
-    from importlib.util import find_spec
-
-    from driverforge_core.errors import Unsupported
-
-    missing = [name for name in ("tomllib", "tomlrt", "h2") if find_spec(name) is None]
-    if missing:
-        raise Unsupported(
-            "runtime configuration is not part of this image",
-            details=[f"Python {sys.version.split()[0]} has no {', '.join(missing)}"],
-            resolution="use an image whose Python is 3.11 or newer, or pip install '.[toolkit]' "
-            "in a checkout of driverforge",
-        )

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.app.toolkit_install import collect_toolkit, install_toolkit
+from driverforge_toolkit.app.toolkit_run import parts_of, run_toolkit
+from driverforge_toolkit.app.toolkit_watch import watch_toolkit
+from driverforge_toolkit.toolkit.install import installed_text
+from driverforge_toolkit.toolkit.options import OPTIONS
+from driverforge_toolkit.toolkit.releases import describe_users
+from driverforge_toolkit.toolkit.settings import settings_of
+from driverforge_toolkit.toolkit.toolkit_status import observe_toolkit, status_json, status_text
+
 if TYPE_CHECKING:
     import argparse
 
@@ -14,8 +24,6 @@ ACTIONS = ("install", "run", "watch", "gc", "status")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from driverforge_toolkit.toolkit.options import OPTIONS
-
     parser.add_argument(
         "action",
         choices=ACTIONS,
@@ -39,9 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_toolkit.commands.runtime import require_toolkit_half
-
-    require_toolkit_half()
     settings = settings_from(args, host)
     return {"install": install, "run": serve, "watch": watch, "gc": gc, "status": status}[args.action](
         args, host, settings
@@ -50,9 +55,6 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
 def settings_from(args: argparse.Namespace, host: Host) -> ToolkitSettings:
     """Raises InputError, Unsupported."""
-    from driverforge_toolkit.toolkit.options import OPTIONS
-    from driverforge_toolkit.toolkit.settings import settings_of
-
     given = {
         option.name: getattr(args, option.name)
         for option in OPTIONS
@@ -65,32 +67,20 @@ def settings_from(args: argparse.Namespace, host: Host) -> ToolkitSettings:
 
 
 def serve(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
-    from driverforge_host.adapters.sockets import UnixSockets
-    from driverforge_toolkit.app.toolkit_run import parts_of, run_toolkit
-
     return run_toolkit(host, settings, parts_of(host, UnixSockets(), settings))
 
 
 def watch(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
-    from driverforge_host.adapters.sockets import UnixSockets
-    from driverforge_toolkit.app.toolkit_watch import watch_toolkit
-
     watch_toolkit(host, UnixSockets(), settings)
     return 0
 
 
 def install(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
-    from driverforge_toolkit.app.toolkit_install import install_toolkit
-    from driverforge_toolkit.toolkit.install import installed_text
-
     print(installed_text(install_toolkit(host, settings)))
     return 0
 
 
 def gc(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
-    from driverforge_toolkit.app.toolkit_install import collect_toolkit
-    from driverforge_toolkit.toolkit.releases import describe_users
-
     gone, left = collect_toolkit(host, settings)
     print("\n".join(f"removed {name}" for name in gone) or "nothing to remove")
     for release in left:
@@ -100,8 +90,6 @@ def gc(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
 
 def status(args: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
     """Exit status 0 whatever there is to show."""
-    from driverforge_toolkit.toolkit.toolkit_status import observe_toolkit, status_json, status_text
-
     found = observe_toolkit(host, settings)
     print(status_json(found) if args.json else status_text(found))
     return 0

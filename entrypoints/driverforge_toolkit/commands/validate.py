@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
-from driverforge_toolkit.validate.validator_settings import VARIABLES
+from driverforge_core.validations import Component
+from driverforge_host.adapters import api_server
+from driverforge_host.adapters.metrics_server import HttpMetrics
+from driverforge_toolkit.adapters.cuda_driver import DriverApi
+from driverforge_toolkit.app.status_exporter import export
+from driverforge_toolkit.app.validation import validate
+from driverforge_toolkit.validate.context import Context
+from driverforge_toolkit.validate.validator_settings import VARIABLES, parse
 
 if TYPE_CHECKING:
     import argparse
@@ -26,17 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    from functools import cache
-
-    from driverforge_core.validations import Component
-    from driverforge_host.adapters import api_server
-    from driverforge_host.adapters.metrics_server import HttpMetrics
-    from driverforge_toolkit.adapters.cuda_driver import DriverApi
-    from driverforge_toolkit.app.status_exporter import export
-    from driverforge_toolkit.app.validation import validate
-    from driverforge_toolkit.validate.context import Context
-    from driverforge_toolkit.validate.validator_settings import parse
-
     settings = parse(host.environ, {v.name: getattr(args, v.name) for v in VARIABLES})
     context = Context(
         host=host,

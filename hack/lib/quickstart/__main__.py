@@ -112,7 +112,11 @@ def run(args: argparse.Namespace, report: Report) -> int:
             )
             return 0
         node.run(
-            report, work=args.work, release=str(CellId.parse(precompiled).kernel), image=pushed[precompiled]
+            report,
+            site.engine,
+            work=args.work,
+            release=str(CellId.parse(precompiled).kernel),
+            image=pushed[precompiled],
         )
     return 0
 

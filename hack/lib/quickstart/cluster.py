@@ -20,7 +20,7 @@ import yaml
 from driverforge_core import nodekeys
 from driverforge_core.cell import CellId
 from driverforge_core.errors import TemporaryFailure
-from quickstart.node import expect
+from quickstart.node import TOOLKIT, expect
 from quickstart.report import Report
 from support import cache
 from support.cluster import kubernetes_build, rollout, toolkitpod
@@ -32,7 +32,6 @@ from support.cluster.rollout import Rollout
 from support.machines import engine, kernels, store
 
 NODE = "gpu-node"
-TOOLKIT = "registry.local/nvidia/toolkit:stand-ins"
 STORED = "registry.local/nvidia/driver:quickstart"
 _NO_FURTHER = "toolkit-validation"  # nvidia-smi in a container: needs NVIDIA's runtime and a GPU
 _LIMIT = 900  # seconds; without KVM a busy machine needs some of them

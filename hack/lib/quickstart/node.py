@@ -11,7 +11,8 @@ from pathlib import Path
 
 from driverforge_core.errors import CommandFailed
 from quickstart.report import Report
-from support.machines import kernels, kmods, pod, rootfs, store
+from support.cluster import toolkitpod
+from support.machines import engine, kernels, kmods, pod, rootfs, store
 from support.machines.guest import Guest
 from support.machines.pod import GuestPod
 from support.machines.store import StoredImage
@@ -20,6 +21,8 @@ _TOP = Path(__file__).resolve().parents[3]
 DRIVER = _TOP / "docs/kubernetes/driver.yaml"
 RUNTIME = _TOP / "docs/kubernetes/runtime-job.yaml"
 IMAGE = "registry.local/nvidia/driver:quickstart"
+# stand-ins that say so take the place of NVIDIA's own files of the toolkit, which cannot be had here
+TOOLKIT = "registry.local/nvidia/toolkit:stand-ins"
 CONFIG = "/etc/containerd/config.toml"
 STATUS = "/run/nvidia/validations/.driver-daemons-status"
 _LOOK = """lsmod | grep ^nvidia
@@ -40,10 +43,11 @@ _MODULES = "lsmod | grep -E '^nvidia' || true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A booted node and the driver image in its containerd."""
+    """A booted node and the images in its containerd."""
 
     guest: Guest
     image: StoredImage
+    toolkit: StoredImage
     report: Report
 
     def shell(self, script: str, *, show: bool = True, check: bool = True) -> str:
@@ -97,14 +101,15 @@ def expect(true: bool, what: str, evidence: str) -> None:
         raise CommandFailed(f"not as it must be: {what}", details=[evidence])
 
 
-def run(report: Report, *, work: Path, release: str, image: str) -> None:
+def run(report: Report, docker: engine.Engine, *, work: Path, release: str, image: str) -> None:
     """Boot a node with that kernel, and the whole scenario on it."""
     with report.phase("node: kernel, root file system, image store") as result:
         booted = kernels.image(release)
         headers = kernels.of(release)
         fakegpu = kmods.fakegpu(headers)
         # under a name of its own: the registry's port differs from run to run
-        stored = store.make({IMAGE: image})
+        toolkit = toolkitpod.kept(docker, engine.debian_base(docker), reference=TOOLKIT)
+        stored = store.make({IMAGE: image, TOOLKIT: toolkit})
         machine = rootfs.systemd_machine(booted, store=stored.disk, append=kmods.GPU_MEMORY)
         result(f"{release}, systemd, containerd 1.6")
     console = work / "node-console.log"
@@ -113,7 +118,8 @@ def run(report: Report, *, work: Path, release: str, image: str) -> None:
         guest = Guest.start(machine)
         result(f"{guest.accelerator}; no GPU: the PCI function exists in software only")
     try:
-        node = Node(guest=guest, image=stored.images[IMAGE], report=report)
+        driver, other = stored.images[IMAGE], stored.images[TOOLKIT]
+        node = Node(guest=guest, image=driver, toolkit=other, report=report)
         with report.phase("node: image store and PCI function in place"):
             store.attach(guest)
             guest.put({"/gpu/fakegpu.ko": fakegpu / "fakegpu.ko"})
@@ -177,7 +183,7 @@ def scenario(node: Node) -> None:
 
 
 def runtime(node: Node) -> None:
-    """Configure containerd from a second container, and take it back."""
+    """Configure containerd from a container of the toolkit image, and take it back."""
     report = node.report
     with report.phase("driverctl runtime apply: containerd 1.6, from a second pod") as result:
         before = node.shell(f"sha256sum {CONFIG}", show=False)
@@ -196,7 +202,7 @@ def job(node: Node, verb: str) -> None:
     started = pod.run(
         node.guest,
         RUNTIME,
-        image=node.image,
+        image=node.toolkit,
         kind="Job",
         arguments=["runtime", verb],
         container_id=f"runtime-{verb}",

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from driverforge_build.render.library import library_files
+from driverforge_build.render.library import TOOLKIT_IMAGE, library_files
 from driverforge_core.errors import InputError
 from support import cache
 from support.machines.engine import Engine
@@ -52,7 +52,7 @@ def image(engine: Engine, base: str, folder: Path, *, reference: str, artifacts:
     """
     # a colon would end a path of docker's --volume
     context = folder / f"{reference.rpartition('/')[2].replace(':', '-')}.context"
-    for name, data in library_files().items():
+    for name, data in library_files(TOOLKIT_IMAGE).items():
         file = context / "lib" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
@@ -76,7 +76,9 @@ def image(engine: Engine, base: str, folder: Path, *, reference: str, artifacts:
 def kept(engine: Engine, base: str, *, reference: str) -> Path:
     """The archive of an image with doubles, from the cache: a node's image store is kept by what is in it."""
     inputs = {
-        "library": {name: hashlib.sha256(data).hexdigest() for name, data in library_files().items()},
+        "library": {
+            name: hashlib.sha256(data).hexdigest() for name, data in library_files(TOOLKIT_IMAGE).items()
+        },
         "ours": cache.digest(Path(__file__)),
         "base": base,
         "reference": reference,

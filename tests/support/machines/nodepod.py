@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.render.library import library_files
+from driverforge_build.render.library import TOOLKIT_IMAGE, library_files
 from support.machines.engine import Engine
 from support.machines.systemdnode import SystemdNode
 from support.process import Finished
@@ -46,7 +46,7 @@ class NodePod:
 
 def image(engine: Engine, base: str) -> str:
     """An image with Python and our packages; the engine's cache keeps what did not change."""
-    files = library_files()
+    files = library_files(TOOLKIT_IMAGE)
     tag = f"driverforge-bench/pod:{base.rpartition(':')[2]}"
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
