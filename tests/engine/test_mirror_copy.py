@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.documents.mirrors import MirrorLockDocument
-from driverforge_build.mirror.ask import find_all
-from driverforge_build.mirror.needs import Needs
 from driverforge_core.errors import Unsupported
+from driverforge_mirror.contents.ask import find_all
+from driverforge_mirror.needs.needed import Needs
+from driverforge_mirror.shapes import MirrorLockDocument
 from driverforge_oci.client import OCI_INDEX, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach, content_of, referrers, referrers_tag

@@ -19,9 +19,9 @@ import pytest
 
 from driverforge_build.app.prune import PruneInputs, plan_prune
 from driverforge_build.cli import run as driverforge
-from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.listtext import image_document
-from driverforge_build.mirror.target import Paths, Target
+from driverforge_mirror.contents.ask import find
+from driverforge_mirror.contents.listtext import image_document
+from driverforge_mirror.lists.target import Paths, Target
 from driverforge_oci.presence import Absent, Present, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach, referrers_tag

@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.listtext import image_document
+from driverforge_mirror.contents.ask import find
+from driverforge_mirror.contents.listtext import image_document
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach
 from support.machines import containerd, ociarchive, registry

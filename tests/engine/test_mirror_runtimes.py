@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.mirror.target import in_registry
+from driverforge_mirror.lists.target import in_registry
 from driverforge_oci.reference import Reference
 from support.machines import containerd, registry
 from support.process import Finished, missing, run

@@ -20,11 +20,11 @@ import pytest
 from driverforge_build.app.carry import Carrying, copy_between
 from driverforge_build.commands.adapters import copying_client, copying_downloads
 from driverforge_build.commands.copyprogress import CopyProgress
-from driverforge_build.mirror.archive import MARK
-from driverforge_build.mirror.file import load_mirror_lock
-from driverforge_build.mirror.registries import PART
-from driverforge_build.mirror.target import Paths, Target
-from driverforge_build.mirror.tide import Tide
+from driverforge_mirror.archive.imagelayout import MARK
+from driverforge_mirror.copying.registries import PART
+from driverforge_mirror.copying.tide import Tide
+from driverforge_mirror.lists.reader import load_mirror_lock
+from driverforge_mirror.lists.target import Paths, Target
 from driverforge_oci.client import OCI_MANIFEST, digest_of
 from driverforge_oci.reference import Reference
 from support.fakes.hostileproxy import Asked, Proxy, Trouble, hostile
@@ -167,7 +167,7 @@ def test_registries_that_are_busy_are_asked_less_and_later_more(troubled: Troubl
         Carrying(
             tide=tide,
             listener=progress,
-            downloads=copying_downloads(troubled.site.home / "cache", progress.waiting),
+            files=copying_downloads(troubled.site.home / "cache", progress.waiting),
         ),
         lock,
         copying_client(told, at_once=32),

@@ -22,7 +22,8 @@ def needs_newer_python(file: Path) -> bool:
 
     It may do so itself, through the bench's modules, or in a child process.
     """
-    if "driverforge_build" in file.read_text():
+    text = file.read_text()
+    if "driverforge_build" in text or "driverforge_mirror" in text:
         return True
     for name in _imports(file):
         top = name.partition(".")[0]

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from driverforge_build.app.mirror import MirrorInputs, mirror_lock
-from driverforge_build.mirror.chartarchive import ChartArchive
 from driverforge_core.errors import TemporaryFailure
+from driverforge_mirror.contents.chartarchive import ChartArchive
 from driverforge_oci.reference import Reference
 from support.jsonschemas import check_document
 from support.process import missing

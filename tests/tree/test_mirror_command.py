@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from driverforge_build.cli import run
-from driverforge_build.mirror.target import in_registry
+from driverforge_mirror.lists.target import in_registry
 from driverforge_oci.reference import Reference
 from support.jsonschemas import check_document
 from support.machines import registry

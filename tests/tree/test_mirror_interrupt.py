@@ -13,10 +13,10 @@ _PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from driverforge_build.mirror.copying import Copier
-from driverforge_build.mirror.loads import Load
-from driverforge_build.mirror.registries import PART, BegunUploads, RegistrySink
-from driverforge_build.mirror.tide import Tide
+from driverforge_mirror.copying.copier import Copier
+from driverforge_mirror.lists.loads import Load
+from driverforge_mirror.copying.registries import PART, BegunUploads, RegistrySink
+from driverforge_mirror.copying.tide import Tide
 from driverforge_oci.client import digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.uploads import Upload

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.mirror.carried import CarriedFile, artifact
-from driverforge_build.mirror.files import PACKAGES, PACKAGES_CONFIG
-from driverforge_build.mirror.layout import lay_out
-from driverforge_build.mirror.loads import Load
 from driverforge_core.errors import InputError, TemporaryFailure
+from driverforge_mirror.archive.packagefolders import lay_out
+from driverforge_mirror.contents.carried import CarriedFile, artifact
+from driverforge_mirror.lists.loads import Load
+from driverforge_mirror.lists.mediatypes import PACKAGES, PACKAGES_CONFIG
 from driverforge_oci.client import Manifest
 from driverforge_oci.reference import Reference
 from driverforge_oci.transport import Readable

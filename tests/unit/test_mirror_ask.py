@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.mirror.ask import find, find_all, missing_platforms
-from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_core.errors import Unavailable, Unsupported
+from driverforge_mirror.contents.ask import find, find_all, missing_platforms
+from driverforge_mirror.needs.needed import Needs, Reason
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers_tag

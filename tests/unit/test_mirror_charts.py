@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.mirror.chart import find_chart
-from driverforge_build.mirror.needs import Settings, needs_of, slots_of
-from driverforge_build.mirror.nodes import read_nodes
-from driverforge_build.mirror.slots import SLOTS
-from driverforge_build.mirror.values import Values, merged, tables, text_at
-from driverforge_build.mirror.yamltext import parse_documents
 from driverforge_core.errors import InputError
+from driverforge_mirror.charts.chart import find_chart
+from driverforge_mirror.charts.values import Values, merged, tables, text_at
+from driverforge_mirror.needs.needed import ClusterSettings, needs_of, slots_of
+from driverforge_mirror.needs.nodes import read_nodes
+from driverforge_mirror.needs.slots import SLOTS
+from driverforge_mirror.yamltext import parse_documents
 from support.samples.clusternodes import node, write_nodes
 
 REAL = Path(__file__).resolve().parents[1] / "cases/charts/gpu-operator-v1.11.1"
@@ -54,7 +54,7 @@ def test_a_folder_and_its_archive_say_the_same(tmp_path: Path) -> None:
 def test_the_slots_of_a_real_chart() -> None:
     chart = find_chart(str(REAL), resources.charts())
     later = {"gdrcopy", "kataManager", "ccManager", "kataSandboxDevicePlugin", "draDriver"}
-    absent = {slot.path for slot in SLOTS} - {slot.path for slot in slots_of(Settings(chart=chart))}
+    absent = {slot.path for slot in SLOTS} - {slot.path for slot in slots_of(ClusterSettings(chart=chart))}
     assert absent == {*later, "driverforge"}
 
 
@@ -260,7 +260,7 @@ def test_no_image_of_a_real_chart_is_passed_over(tmp_path: Path, file: str, text
     chart = find_chart(str(archive(tmp_path / "c.tgz", files)), resources.charts())
     given = parse_documents(text.encode(), "x")
     nodes = read_nodes(write_nodes(tmp_path, node("gpu-0")))
-    needs = needs_of(Settings(chart=chart, values=given, nodes=nodes))
+    needs = needs_of(ClusterSettings(chart=chart, values=given, nodes=nodes))
     told = {*needs.images, *(one.image for one in needs.left_out)}
     ends = {image.rpartition("/")[2].removesuffix("-ubuntu22.04") for image in told}
     wanted = {image.removesuffix("-ubuntu22.04") for image in named_images(chart.values)}

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from driverforge_build.mirror.file import load_archive_list
-from driverforge_build.mirror.stream import BREAKS, BlobStream
-from driverforge_build.mirror.tide import PERIOD_S, Tide
-from driverforge_build.mirror.volumes import Volumes, file_sum, plan_tar, volume_sizes
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
+from driverforge_mirror.archive.volumes import Volumes, file_sum, plan_tar, volume_sizes
+from driverforge_mirror.copying.stream import BREAKS, BlobStream
+from driverforge_mirror.copying.tide import PERIOD_S, Tide
+from driverforge_mirror.lists.reader import load_archive_list
 
 DATA = bytes(range(256)) * 40
 DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()

@@ -16,15 +16,15 @@ import pytest
 
 from driverforge_build.app.carry import Carrying, save
 from driverforge_build.commands.copyprogress import CopyProgress
-from driverforge_build.mirror.archive import Archive, ArchiveSink
-from driverforge_build.mirror.copying import Copied, Copier
-from driverforge_build.mirror.file import load_mirror_lock
-from driverforge_build.mirror.journal import Journal
-from driverforge_build.mirror.loads import Load, loads
-from driverforge_build.mirror.stream import BlobStream
-from driverforge_build.mirror.tide import PERIOD_S, Tide
-from driverforge_build.mirror.trust import KIND
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_mirror.archive.imagelayout import Archive, ArchiveSink
+from driverforge_mirror.archive.journal import Journal
+from driverforge_mirror.archive.trust import KIND
+from driverforge_mirror.copying.copier import Copied, Copier
+from driverforge_mirror.copying.stream import BlobStream
+from driverforge_mirror.copying.tide import PERIOD_S, Tide
+from driverforge_mirror.lists.loads import Load, loads
+from driverforge_mirror.lists.reader import load_mirror_lock
 from driverforge_oci.client import OCI_MANIFEST, Manifest, digest_of
 from driverforge_oci.reference import Reference
 
@@ -487,7 +487,7 @@ def test_an_archive_is_one_runs_until_its_list_is_there(tmp_path: Path) -> None:
             return b"signed"
 
     nothing: Any = None
-    carrying = Carrying(tide=Tide(now=lambda: 0.0), listener=Listener(), downloads=nothing)
+    carrying = Carrying(tide=Tide(now=lambda: 0.0), listener=Listener(), files=nothing)
     document = save(carrying, lock_of(), nothing, tmp_path / "a", registries={}, signer=Signing())
     assert refused
     assert document["list"] == str(tmp_path / "a.list.json")

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from driverforge_build.app import carry
-from driverforge_build.mirror.archive import Archive
-from driverforge_build.mirror.chartarchive import ChartArchive, check_unmoved
-from driverforge_build.mirror.copying import Copied, Copier, LeftOut
-from driverforge_build.mirror.file import load_archive_list
-from driverforge_build.mirror.found import Found, Platform
-from driverforge_build.mirror.loads import Load
-from driverforge_build.mirror.registries import PART, BegunUploads, RegistrySink
-from driverforge_build.mirror.stream import BlobStream
-from driverforge_build.mirror.tide import Tide
-from driverforge_build.mirror.volumes import Volumes
-from driverforge_build.mirror.yamltext import MAX_BYTES
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure
+from driverforge_mirror.archive.imagelayout import Archive
+from driverforge_mirror.archive.volumes import Volumes
+from driverforge_mirror.contents.chartarchive import ChartArchive, check_unmoved
+from driverforge_mirror.contents.found import Found, Platform
+from driverforge_mirror.copying.copier import Copied, Copier, LeftOut
+from driverforge_mirror.copying.registries import PART, BegunUploads, RegistrySink
+from driverforge_mirror.copying.stream import BlobStream
+from driverforge_mirror.copying.tide import Tide
+from driverforge_mirror.lists.loads import Load
+from driverforge_mirror.lists.reader import load_archive_list
+from driverforge_mirror.yamltext import MAX_BYTES
 from driverforge_oci.client import OCI_MANIFEST, Manifest, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.uploads import Upload

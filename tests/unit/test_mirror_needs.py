@@ -10,12 +10,12 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.lock.pins import Lock
-from driverforge_build.mirror.chart import Chart, find_chart
-from driverforge_build.mirror.needs import Needs, Settings, needs_of, policies
-from driverforge_build.mirror.nodes import Node, read_nodes
-from driverforge_build.mirror.yamltext import parse_documents, read_mapping
 from driverforge_core.errors import DriverforgeError, InputError, Unsupported
 from driverforge_core.kernel import KernelRelease
+from driverforge_mirror.charts.chart import Chart, find_chart
+from driverforge_mirror.needs.needed import ClusterSettings, Needs, needs_of, policies
+from driverforge_mirror.needs.nodes import Node, read_nodes
+from driverforge_mirror.yamltext import parse_documents, read_mapping
 from support.samples.clusternodes import node, write_nodes
 from support.samples.locks import kernel, target
 
@@ -40,7 +40,7 @@ def nodes(tmp_path: Path, *documents: dict[str, Any]) -> tuple[Node, ...]:
 def of_values(tmp_path: Path, text: str, *documents: dict[str, Any], version: str = "v26.7.0") -> Needs:
     values = [values_of(text)] if text else []
     found = nodes(tmp_path, *(documents or (node("gpu-0"),)))
-    return needs_of(Settings(chart=known(version), values=values, nodes=found))
+    return needs_of(ClusterSettings(chart=known(version), values=values, nodes=found))
 
 
 def drivers(needs: Needs) -> list[str]:
@@ -49,7 +49,7 @@ def drivers(needs: Needs) -> list[str]:
 
 def test_the_fifteen_images_of_a_users_list_are_explained_one_by_one(tmp_path: Path) -> None:
     values = [read_mapping(CASES / "kubesphere-mirror.yaml")]
-    settings = Settings(chart=known("v23.9.2"), values=values, nodes=nodes(tmp_path, node("node")))
+    settings = ClusterSettings(chart=known("v23.9.2"), values=values, nodes=nodes(tmp_path, node("node")))
     needs = needs_of(settings)
     site = "dockerhub.kubekey.local/kse/"
     assert sorted(image.removeprefix(site) for image in needs.images) == [
@@ -171,7 +171,7 @@ def test_a_chart_with_an_image_of_unknown_use_is_refused() -> None:
     odd = {**chart.values, "newThing": {"agent": {"repository": "nvcr.io/nvidia", "image": "new"}}}
     changed = Chart(name="gpu-operator", version="v99", app_version="v99", values=odd, source="x")
     with pytest.raises(InputError, match="does not know the use of") as caught:
-        needs_of(Settings(chart=changed))
+        needs_of(ClusterSettings(chart=changed))
     assert caught.value.details == ("newThing.agent: repository: nvcr.io/nvidia, image: new",)
 
 
@@ -201,20 +201,20 @@ def test_a_slot_in_use_that_names_no_image_is_an_error(tmp_path: Path, text: str
 
 
 def test_a_driver_that_is_off_needs_no_nodes() -> None:
-    needs = needs_of(Settings(chart=known("v26.7.0"), values=[values_of("driver: {enabled: false}")]))
+    needs = needs_of(ClusterSettings(chart=known("v26.7.0"), values=[values_of("driver: {enabled: false}")]))
     assert drivers(needs) == []
     assert {"driver", "driver.manager"} <= {one.slot for one in needs.left_out}
 
 
 def test_without_nodes_a_driver_is_an_error() -> None:
     with pytest.raises(InputError, match="no nodes are given"):
-        needs_of(Settings(chart=known("v26.7.0")))
+        needs_of(ClusterSettings(chart=known("v26.7.0")))
 
 
 def test_a_gpu_cluster_is_refused_rather_than_half_listed() -> None:
     values = [values_of("gpuCluster: {deployCR: true}")]
     with pytest.raises(Unsupported, match="GPUCluster"):
-        needs_of(Settings(chart=known("v26.7.0"), values=values))
+        needs_of(ClusterSettings(chart=known("v26.7.0"), values=values))
 
 
 def test_each_system_has_its_driver_and_several_are_warned_of(tmp_path: Path) -> None:
@@ -231,12 +231,12 @@ def test_precompiled_drivers_follow_running_and_next_kernels(tmp_path: Path) -> 
     locked = [kernel(f"5.15.0-{abi}-generic") for abi in (125, 135, 139)]
     other = kernel("6.8.0-60-generic")
     lock = Lock(targets={"ubuntu22.04-amd64": target(*locked, other, os="ubuntu22.04")})
-    settings = Settings(
+    settings = ClusterSettings(
         chart=known("v26.7.0"),
         values=[values_of(text)],
         nodes=found,
         kernels=[KernelRelease.parse("5.14.0-427.37.1.el9_4.x86_64")],
-        lock=lock,
+        known=lock.kernels_of,
     )
     needs = needs_of(settings)
     assert drivers(needs) == [
@@ -265,7 +265,7 @@ def test_the_pages_example_of_three_kernels_and_two_systems(tmp_path: Path) -> N
 
     def of(text: str) -> Needs:
         values = [values_of(text)] if text else []
-        return needs_of(Settings(chart=known("v26.7.0"), values=values, nodes=found, kernels=named))
+        return needs_of(ClusterSettings(chart=known("v26.7.0"), values=values, nodes=found, kernels=named))
 
     page = (CASES.parents[2] / "docs/mirror.md").read_text(encoding="utf-8")
     example = page.partition("### Three kernels and two systems")[2]
@@ -288,7 +288,9 @@ def test_a_lock_that_has_a_nodes_series_says_what_it_boots_next(tmp_path: Path) 
         locked = Lock(targets={"ubuntu22.04-amd64": target(*map(kernel, releases), os="ubuntu22.04")})
         values = [values_of("driver: {usePrecompiled: true, version: 580}")]
         found = nodes(tmp_path, node("gpu-0"))
-        return needs_of(Settings(chart=known("v26.7.0"), values=values, nodes=found, lock=locked)).warnings
+        return needs_of(
+            ClusterSettings(chart=known("v26.7.0"), values=values, nodes=found, known=locked.kernels_of)
+        ).warnings
 
     # the running one is the newest
     assert told(GENERIC) == []
@@ -352,7 +354,7 @@ def test_a_node_of_an_unknown_system_is_an_error_that_names_it(tmp_path: Path) -
 def policy_needs(tmp_path: Path, text: str, *documents: dict[str, Any], chart: Chart | None = None) -> Needs:
     policy, found = policies(parse_documents(text.encode(), "policy.yaml"))
     given = nodes(tmp_path, *(documents or (node("gpu-0"),)))
-    return needs_of(Settings(chart=chart, policy=policy, drivers=found, nodes=given))
+    return needs_of(ClusterSettings(chart=chart, policy=policy, drivers=found, nodes=given))
 
 
 POLICY = """
@@ -476,12 +478,12 @@ def test_an_older_kernel_is_none_for_the_next_boot(tmp_path: Path, target_key: s
     lock = Lock(targets={target_key: target(*map(kernel, releases[:2]), os=target_key.partition("-")[0])})
 
     def listed(running: str, named: str) -> list[str]:
-        settings = Settings(
+        settings = ClusterSettings(
             chart=known("v26.7.0"),
             values=[values_of("driver: {usePrecompiled: true, version: 580}")],
             nodes=nodes(tmp_path, node("gpu-0", os=("rhel", "9.4"), kernel=running)),
             kernels=[KernelRelease.parse(named)],
-            lock=lock,
+            known=lock.kernels_of,
         )
         return drivers(needs_of(settings))
 
@@ -506,7 +508,7 @@ def test_a_chart_that_makes_no_nvidia_driver_leaves_it_to_yours(tmp_path: Path) 
     with pytest.raises(InputError, match="left to NVIDIADriver objects"):
         of_values(tmp_path, text)
     (_, found) = policies(parse_documents(DRIVERS.encode(), "x"))
-    settings = Settings(
+    settings = ClusterSettings(
         chart=known("v26.7.0"),
         values=[values_of(text)],
         drivers=found[1:],

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.mirror.chart import find_chart
-from driverforge_build.mirror.needs import Settings, needs_of
-from driverforge_build.mirror.nodes import Node, read_nodes
 from driverforge_core.errors import InputError
+from driverforge_mirror.charts.chart import find_chart
+from driverforge_mirror.needs.needed import ClusterSettings, needs_of
+from driverforge_mirror.needs.nodes import Node, read_nodes
 from support.samples.clusternodes import node, write_nodes
 
 CASES = json.loads(
@@ -57,7 +57,7 @@ def nodes_of(tmp_path: Path, case: Any) -> tuple[Node, ...]:
 def test_a_chart_with_these_values(tmp_path: Path, name: str) -> None:
     case = CASES["clusterpolicy"][name]
     chart = find_chart("v26.7.0", resources.charts())
-    found = needs_of(Settings(chart=chart, values=[case["values"]], nodes=nodes_of(tmp_path, case)))
+    found = needs_of(ClusterSettings(chart=chart, values=[case["values"]], nodes=nodes_of(tmp_path, case)))
     theirs = {*case["images"], NFD, "nvcr.io/nvidia/gpu-operator:v26.7.0"}
     assert set(found.images) - OURS_TOO.get(name, set()) == theirs - THEIRS_TOO.get(name, set())
     assert OURS_TOO.get(name, set()) <= set(found.images)
@@ -67,7 +67,7 @@ def test_a_chart_with_these_values(tmp_path: Path, name: str) -> None:
 def test_an_nvidia_driver_of_its_own(tmp_path: Path, name: str) -> None:
     case = CASES["nvidiadriver"][name]
     driver = {"kind": "NVIDIADriver", "metadata": {"name": "demo"}, "spec": case["spec"]}
-    found = needs_of(Settings(chart=None, drivers=[driver], nodes=nodes_of(tmp_path, case)))
+    found = needs_of(ClusterSettings(chart=None, drivers=[driver], nodes=nodes_of(tmp_path, case)))
     assert set(found.images) - OURS_TOO.get(name, set()) == {*case["images"]} - THEIRS_TOO.get(name, set())
 
 
@@ -76,4 +76,4 @@ def test_a_digest_of_a_precompiled_driver_is_refused_there_and_here(tmp_path: Pa
     assert case["images"] == []
     driver = {"kind": "NVIDIADriver", "metadata": {"name": "demo"}, "spec": case["spec"]}
     with pytest.raises(InputError, match="is a digest"):
-        needs_of(Settings(chart=None, drivers=[driver], nodes=nodes_of(tmp_path, case)))
+        needs_of(ClusterSettings(chart=None, drivers=[driver], nodes=nodes_of(tmp_path, case)))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from driverforge_build.commands.copyprogress import rate_text, shown_copy
-from driverforge_build.mirror.copying import Copied
-from driverforge_build.mirror.loads import Load
 from driverforge_core.errors import Unavailable
+from driverforge_mirror.copying.copier import Copied
+from driverforge_mirror.lists.loads import Load
 from driverforge_oci.client import digest_of
 from driverforge_oci.reference import Reference
 

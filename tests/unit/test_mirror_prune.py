@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from driverforge_build.mirror.keep import Keep
-from driverforge_build.mirror.prune import Pruner, Stock, judge
-from driverforge_build.mirror.target import Paths, Target
 from driverforge_core.errors import InputError, Unsupported
+from driverforge_mirror.lists.target import Paths, Target
+from driverforge_mirror.prune.keep import Keep
+from driverforge_mirror.prune.stock import Pruner, Stock, judge
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session

@@ -11,17 +11,17 @@ import tomllib
 import yaml
 
 from driverforge_build import resources
-from driverforge_build.documents.mirrors import MirrorLockDocument
-from driverforge_build.mirror.chart import Chart, find_chart
-from driverforge_build.mirror.found import Found
-from driverforge_build.mirror.listtext import lock_document
-from driverforge_build.mirror.needs import Settings, needs_of, policies
-from driverforge_build.mirror.nodes import read_nodes
-from driverforge_build.mirror.rewrite import not_rewritten, rewritten
-from driverforge_build.mirror.target import Paths, Target
-from driverforge_build.mirror.values import at, leaves, merged
-from driverforge_build.mirror.yamltext import parse_documents, read_mapping
 from driverforge_core.errors import InputError
+from driverforge_mirror.charts.chart import Chart, find_chart
+from driverforge_mirror.charts.values import at, leaves, merged
+from driverforge_mirror.contents.found import Found
+from driverforge_mirror.contents.listtext import lock_document
+from driverforge_mirror.lists.target import Paths, Target
+from driverforge_mirror.needs.needed import ClusterSettings, needs_of, policies
+from driverforge_mirror.needs.nodes import read_nodes
+from driverforge_mirror.rewrite import not_rewritten, rewritten
+from driverforge_mirror.shapes import MirrorLockDocument
+from driverforge_mirror.yamltext import parse_documents, read_mapping
 from support.samples.clusternodes import node, write_nodes
 
 CASES = Path(__file__).resolve().parents[1] / "cases/charts"
@@ -29,7 +29,7 @@ SITE = Target(host="registry.site", path="kse")
 DIGEST = "sha256:" + "a" * 64
 
 
-def lock_of(settings: Settings) -> MirrorLockDocument:
+def lock_of(settings: ClusterSettings) -> MirrorLockDocument:
     needs = needs_of(settings)
     found = {image: Found(digest=DIGEST, media_type="", size=0, platforms=()) for image in needs.images}
     return lock_document(settings.chart, {}, needs, found)
@@ -39,13 +39,13 @@ def values_of(text: str) -> Any:
     return parse_documents(text.encode(), "x")[0]
 
 
-def chart_settings(tmp_path: Path, *values: Mapping[str, Any], version: str = "v26.7.0") -> Settings:
+def chart_settings(tmp_path: Path, *values: Mapping[str, Any], version: str = "v26.7.0") -> ClusterSettings:
     chart = find_chart(version, resources.charts())
     nodes = read_nodes(write_nodes(tmp_path, node("gpu-0"), node("gpu-1", os=("rhel", "9.4"))))
-    return Settings(chart=chart, values=values, nodes=nodes)
+    return ClusterSettings(chart=chart, values=values, nodes=nodes)
 
 
-def images(settings: Settings) -> set[str]:
+def images(settings: ClusterSettings) -> set[str]:
     return set(needs_of(settings).images)
 
 
@@ -108,7 +108,7 @@ def test_a_chart_around_it_has_the_values_below_its_name(tmp_path: Path) -> None
         source="umbrella",
         prefix="gpu-operator",
     )
-    document = lock_of(Settings(chart=inside, nodes=settings.nodes))
+    document = lock_of(ClusterSettings(chart=inside, nodes=settings.nodes))
     assert set(values_of(rewritten(document, SITE)["values.yaml"])) == {"gpu-operator"}
 
 
@@ -136,7 +136,7 @@ def test_patches_of_a_clusters_objects(tmp_path: Path) -> None:
     nodes = chart_settings(tmp_path).nodes
     documents = parse_documents(POLICY.encode(), "policy.yaml")
     policy, drivers = policies(documents)
-    document = lock_of(Settings(chart=None, policy=policy, drivers=drivers, nodes=nodes))
+    document = lock_of(ClusterSettings(chart=None, policy=policy, drivers=drivers, nodes=nodes))
     files = rewritten(document, SITE)
     assert "values.yaml" not in files
     patched = [
@@ -144,7 +144,7 @@ def test_patches_of_a_clusters_objects(tmp_path: Path) -> None:
         merged(documents[1], values_of(files["nvidiadriver-jammy-patch.yaml"])),
     ]
     policy, drivers = policies(patched)
-    after = images(Settings(chart=None, policy=policy, drivers=drivers, nodes=nodes))
+    after = images(ClusterSettings(chart=None, policy=policy, drivers=drivers, nodes=nodes))
     assert after == {str(place) for place in SITE.places(one["image"] for one in document["images"]).values()}
     assert "registry.site/kse/nvidia-fs:2.29.4-rhel9" in after
 
@@ -153,7 +153,7 @@ def test_an_object_whose_name_is_a_path_is_refused(tmp_path: Path) -> None:
     documents = parse_documents(POLICY.replace("jammy", "../../x").encode(), "policy.yaml")
     policy, drivers = policies(documents)
     nodes = chart_settings(tmp_path).nodes
-    document = lock_of(Settings(chart=None, policy=policy, drivers=drivers, nodes=nodes))
+    document = lock_of(ClusterSettings(chart=None, policy=policy, drivers=drivers, nodes=nodes))
     with pytest.raises(InputError, match="is no name of a Kubernetes object"):
         rewritten(document, SITE)
 

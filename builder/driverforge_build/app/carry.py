@@ -10,7 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driverforge_build.app.inventory import inventory_of
-from driverforge_build.documents.mirrors import (
+from driverforge_build.sharedfile import replace_text
+from driverforge_core.errors import InputError
+from driverforge_mirror.archive.imagelayout import Archive, ArchiveSink, ArchiveSource, sum_name
+from driverforge_mirror.archive.packagefolders import LaidOut, configurations, lay_out
+from driverforge_mirror.archive.trust import check_volumes, reading, signature_of, signed
+from driverforge_mirror.archive.volumes import Volumes
+from driverforge_mirror.copying.carriedfiles import FilesAnd
+from driverforge_mirror.copying.copier import Copied, Copier, CopyListener, Sink, Source
+from driverforge_mirror.copying.registries import BegunUploads, RegistrySink, RegistrySource
+from driverforge_mirror.copying.tide import Tide
+from driverforge_mirror.lists.loads import Load, loads
+from driverforge_mirror.lists.reader import ARCHIVE_LIST, load_archive_list, load_inventory
+from driverforge_mirror.lists.target import Target
+from driverforge_mirror.needs.nodes import read_nodes
+from driverforge_mirror.ports import Files, ListSigner, ListVerifier
+from driverforge_mirror.shapes import (
     CopiedImage,
     MirrorArchiveDocument,
     MirrorCopyDocument,
@@ -18,21 +33,6 @@ from driverforge_build.documents.mirrors import (
     MirrorLockDocument,
     MirrorVolumesDocument,
 )
-from driverforge_build.mirror.archive import Archive, ArchiveSink, ArchiveSource, sum_name
-from driverforge_build.mirror.copying import Copied, Copier, CopyListener, Sink, Source
-from driverforge_build.mirror.file import ARCHIVE_LIST, load_archive_list, load_inventory
-from driverforge_build.mirror.files import FilesAnd
-from driverforge_build.mirror.layout import LaidOut, configurations, lay_out
-from driverforge_build.mirror.loads import Load, loads
-from driverforge_build.mirror.nodes import read_nodes
-from driverforge_build.mirror.registries import BegunUploads, RegistrySink, RegistrySource
-from driverforge_build.mirror.target import Target
-from driverforge_build.mirror.tide import Tide
-from driverforge_build.mirror.trust import check_volumes, reading, signature_of, signed
-from driverforge_build.mirror.volumes import Volumes
-from driverforge_build.ports import Downloads, StatementSigner, StatementVerifier
-from driverforge_build.sharedfile import replace_text
-from driverforge_core.errors import InputError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 
@@ -41,15 +41,15 @@ from driverforge_oci.reference import Reference
 class Carrying:
     """What all copies need: `tide` is told of busy registries by whoever made the clients.
 
-    `downloads` reads the files that no registry has.
+    `files` reads the files that no registry has.
     """
 
     tide: Tide
     listener: CopyListener
-    downloads: Downloads
+    files: Files
 
     def source(self, client: RegistryClient) -> Source:
-        return FilesAnd(registries=RegistrySource(client), downloads=self.downloads)
+        return FilesAnd(registries=RegistrySource(client), files=self.files)
 
     def copy(
         self, source: Source, sink: Sink, images: Sequence[Load], held_in: Sequence[str] = ()
@@ -88,7 +88,7 @@ def save(
     registries: Mapping[str, str],
     volume_size: int = 0,
     inventory: Path | None = None,
-    signer: StatementSigner | None = None,
+    signer: ListSigner | None = None,
 ) -> MirrorCopyDocument:
     """From registries to the archive PLACE.tar with its list PLACE.list.json.
 
@@ -120,7 +120,7 @@ def save(
         sink.close()
 
 
-def _publish(document: MirrorArchiveDocument, listed: Path, signer: StatementSigner | None) -> None:
+def _publish(document: MirrorArchiveDocument, listed: Path, signer: ListSigner | None) -> None:
     """Write what stands beside the volumes, the list last: where it is, the archive is whole."""
     for volume in document["volumes"]:
         line = f"{volume['sha256']}  {volume['name']}\n"
@@ -150,7 +150,7 @@ class Arrived:
     digest: str
 
 
-def arrived(place: Path, verifier: StatementVerifier | None = None) -> Arrived:
+def arrived(place: Path, verifier: ListVerifier | None = None) -> Arrived:
     """Read an archive's list, once; `verifier` has to accept it before."""
     listed, digest = list_of(place), ""
 
@@ -226,7 +226,7 @@ def receipt(
 
 
 def checked(
-    place: Path, names: Collection[str], verifier: StatementVerifier | None = None
+    place: Path, names: Collection[str], verifier: ListVerifier | None = None
 ) -> MirrorVolumesDocument:
     """The volumes of an archive that are in hand; those of `names`, without any all."""
     archive = arrived(place, verifier)

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from driverforge_build.documents.mirrors import MirrorInventoryDocument, MirrorLockDocument, MirrorRunning
-from driverforge_build.mirror.file import load_mirror_lock
-from driverforge_build.mirror.holds import look
-from driverforge_build.mirror.nodes import Node, read_nodes
-from driverforge_build.mirror.target import Target
-from driverforge_build.mirror.yamltext import Digests, Read, read_bytes
+from driverforge_mirror.holdings.holds import look
+from driverforge_mirror.lists.reader import load_mirror_lock
+from driverforge_mirror.lists.target import Target
+from driverforge_mirror.needs.nodes import Node, read_nodes
+from driverforge_mirror.shapes import MirrorInventoryDocument, MirrorLockDocument, MirrorRunning
+from driverforge_mirror.yamltext import Digests, Read, read_bytes
 from driverforge_oci.client import RegistryClient
 
 

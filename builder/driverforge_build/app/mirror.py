@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driverforge_build import resources
-from driverforge_build.documents.mirrors import MirrorLockDocument
 from driverforge_build.lock.file import load_lock
-from driverforge_build.mirror.ask import check_platforms, find_all, missing_platforms
-from driverforge_build.mirror.chart import find_chart, read_chart
-from driverforge_build.mirror.chartarchive import ChartArchive, carried_chart, chart_reason, check_unmoved
-from driverforge_build.mirror.listtext import lock_document
-from driverforge_build.mirror.needs import Needs, Settings, needs_of, policies
-from driverforge_build.mirror.nodes import read_nodes
-from driverforge_build.mirror.packages import Repositories, carried_packages
-from driverforge_build.mirror.values import Values
-from driverforge_build.mirror.yamltext import Digests, Read, read_bytes, read_documents, read_mapping
+from driverforge_build.nodepackages import Repositories, carried_packages
 from driverforge_core.kernel import KernelRelease
+from driverforge_mirror.charts.chart import find_chart, read_chart
+from driverforge_mirror.charts.values import Values
+from driverforge_mirror.contents.ask import check_platforms, find_all, missing_platforms
+from driverforge_mirror.contents.chartarchive import ChartArchive, carried_chart, chart_reason, check_unmoved
+from driverforge_mirror.contents.listtext import lock_document
+from driverforge_mirror.needs.drivers import none_known
+from driverforge_mirror.needs.needed import ClusterSettings, Needs, needs_of, policies
+from driverforge_mirror.needs.nodes import read_nodes
+from driverforge_mirror.shapes import MirrorLockDocument
+from driverforge_mirror.yamltext import Digests, Read, read_bytes, read_documents, read_mapping
 from driverforge_oci.client import RegistryClient
 
 
@@ -36,13 +37,13 @@ class MirrorInputs:
     platforms: Sequence[str] = ()
 
 
-def read_settings(inputs: MirrorInputs, read: Read = read_bytes) -> Settings:
+def read_settings(inputs: MirrorInputs, read: Read = read_bytes) -> ClusterSettings:
     policy: Values | None = None
     drivers: list[Values] = []
     if inputs.policies:
         policy, drivers = policies([one for path in inputs.policies for one in read_documents(path, read)])
     archive = inputs.archive
-    return Settings(
+    return ClusterSettings(
         chart=read_chart(archive.data, archive.source)
         if archive
         else find_chart(inputs.chart, resources.charts())
@@ -53,7 +54,7 @@ def read_settings(inputs: MirrorInputs, read: Read = read_bytes) -> Settings:
         drivers=drivers,
         nodes=read_nodes(inputs.nodes, read) if inputs.nodes else (),
         kernels=[KernelRelease.parse(text) for text in inputs.kernels],
-        lock=load_lock(inputs.lock, read=read) if inputs.lock else None,
+        known=load_lock(inputs.lock, read=read).kernels_of if inputs.lock else none_known,
     )
 
 

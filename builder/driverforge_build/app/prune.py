@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.documents.mirrors import MirrorPruneDocument, PrunedManifest
-from driverforge_build.mirror.file import load_inventory, load_mirror_lock
-from driverforge_build.mirror.keep import Keep, named_by
-from driverforge_build.mirror.prune import Judgement, Pruner
-from driverforge_build.mirror.target import Target
-from driverforge_build.mirror.yamltext import Read, read_bytes, read_documents
+from driverforge_mirror.lists.reader import load_inventory, load_mirror_lock
+from driverforge_mirror.lists.target import Target
+from driverforge_mirror.prune.keep import Keep, named_by
+from driverforge_mirror.prune.stock import Judgement, Pruner
+from driverforge_mirror.shapes import MirrorPruneDocument, PrunedManifest
+from driverforge_mirror.yamltext import Read, read_bytes, read_documents
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 

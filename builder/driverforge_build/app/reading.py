@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from driverforge_build.app.inventory import inventory_of
-from driverforge_build.documents.mirrors import MirrorInventoryDocument
-from driverforge_build.mirror.copying import CopyListener
-from driverforge_build.mirror.file import load_mirror_lock
-from driverforge_build.mirror.loads import loads
-from driverforge_build.mirror.reading import read_all
-from driverforge_build.mirror.target import Target
-from driverforge_build.mirror.tide import Tide
-from driverforge_build.mirror.yamltext import Digests, Read, read_bytes
+from driverforge_mirror.copying.copier import CopyListener
+from driverforge_mirror.copying.tide import Tide
+from driverforge_mirror.holdings.bytewise import read_all
+from driverforge_mirror.lists.loads import loads
+from driverforge_mirror.lists.reader import load_mirror_lock
+from driverforge_mirror.lists.target import Target
+from driverforge_mirror.shapes import MirrorInventoryDocument
+from driverforge_mirror.yamltext import Digests, Read, read_bytes
 from driverforge_oci.client import RegistryClient
 
 

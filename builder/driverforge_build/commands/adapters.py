@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from driverforge_build.fetch.web import Told
     from driverforge_build.matrix import OsRow
     from driverforge_build.matrix.fields import Arch
-    from driverforge_build.mirror.tide import Tide
-    from driverforge_build.mirror.yamltext import Read
     from driverforge_build.ports import (
         ClientCertificate,
         Engine,
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
         StatementVerifier,
     )
     from driverforge_build.publish.upload import Publisher
+    from driverforge_mirror.copying.tide import Tide
+    from driverforge_mirror.yamltext import Read
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
     from driverforge_oci.transport import Retrying, Transport
@@ -293,7 +293,7 @@ def default_cache() -> Path:
 def input_reader() -> Read:
     """Reads files, and what `LiveOrFile` put in a file's place."""
     from driverforge_build.engine import kubectl
-    from driverforge_build.mirror.yamltext import read_bytes
+    from driverforge_mirror.yamltext import read_bytes
 
     def read(path: Path) -> bytes:
         kind, _, resources = str(path).partition(":")

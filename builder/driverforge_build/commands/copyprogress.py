@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
-    from driverforge_build.mirror.copying import Copied
+    from driverforge_mirror.copying.copier import Copied
 
 _EVERY_S = 10.0
 _TEXTS = {"held": "is there", "copied": "copied", "failed": "failed"}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from driverforge_build.mirror.chartarchive import ChartArchive
-    from driverforge_build.ports import Downloads
+    from driverforge_mirror.contents.chartarchive import ChartArchive
+    from driverforge_mirror.ports import Files
     from driverforge_oci.client import RegistryClient
 
 
@@ -17,13 +17,18 @@ def chart_archive(
     repository: str | None,
     client: RegistryClient,
     registries: Mapping[str, str],
-    downloads: Downloads,
+    files: Files,
 ) -> ChartArchive | None:
     """The chart's archive; None for a folder, and for a version that is known here."""
-    from driverforge_build.mirror.chartarchive import OCI, chart_file, chart_in_registry, chart_in_repository
+    from driverforge_mirror.contents.chartarchive import (
+        OCI,
+        chart_file,
+        chart_in_registry,
+        chart_in_repository,
+    )
 
     if chart and repository:
-        return chart_in_repository(downloads, repository, chart)
+        return chart_in_repository(files, repository, chart)
     if chart and chart.startswith(OCI):
         return chart_in_registry(client, chart, registries)
     return chart_file(Path(chart)) if chart and Path(chart).is_file() else None

@@ -22,8 +22,8 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import program, verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents.mirrors import MirrorCopyDocument
-    from driverforge_build.mirror.target import Sources
+    from driverforge_mirror.lists.target import Sources
+    from driverforge_mirror.shapes import MirrorCopyDocument
 
 _ARCHIVE = click.Path(path_type=Path)
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -134,17 +134,17 @@ def copy(
     if from_archive is not None and sources.places:
         raise click.UsageError("--registry is for copies from registries; an archive asks none")
     from driverforge_build.app import carry
-    from driverforge_build.mirror.file import load_mirror_lock
-    from driverforge_build.mirror.target import Paths, Target
-    from driverforge_build.mirror.tide import Tide
     from driverforge_build.sharedfile import replace_text
+    from driverforge_mirror.copying.tide import Tide
+    from driverforge_mirror.lists.reader import load_mirror_lock
+    from driverforge_mirror.lists.target import Paths, Target
 
     target = Target.parse(to, Paths(paths)) if to is not None else None
     read = list_reader(verifier, lock_path, archives=from_archive is not None)
     with shown_copy(as_json=as_json) as progress:
         tide = Tide(now=time.monotonic)
-        downloads = adapters.copying_downloads(cache_dir, progress.waiting)
-        carrying = carry.Carrying(tide=tide, listener=progress, downloads=downloads)
+        files = adapters.copying_downloads(cache_dir, progress.waiting)
+        carrying = carry.Carrying(tide=tide, listener=progress, files=files)
         client = adapters.sides(tide, progress.waiting)
         begun = (cache_dir or adapters.default_cache()) / "uploads.json"
         if target is None:

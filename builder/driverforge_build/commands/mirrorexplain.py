@@ -13,7 +13,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents.mirrors import MirrorLockDocument
+    from driverforge_mirror.shapes import MirrorLockDocument
 
 
 @click.command("explain", short_help="say why an image is in the list, or why not")
@@ -26,7 +26,7 @@ def explain(image: str, lock_path: Path, verifier: tuple[str, ...]) -> int:
     IMAGE is a reference, or a part of one: k8s-mig-manager. Exit status: 0, 1 where nothing in the lock has
     that name.
     """
-    from driverforge_build.mirror.file import load_mirror_lock
+    from driverforge_mirror.lists.reader import load_mirror_lock
 
     document = load_mirror_lock(lock_path, list_reader(verifier, lock_path))
     found = list(_explained(document, image))

@@ -16,9 +16,9 @@ from driverforge_build.commands.mirroroptions import LiveOrFile, mirror_lock_opt
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
-    from driverforge_build.documents.mirrors import MirrorLockDocument
-    from driverforge_build.mirror.needs import Needs
-    from driverforge_build.mirror.target import Sources
+    from driverforge_mirror.lists.target import Sources
+    from driverforge_mirror.needs.needed import Needs
+    from driverforge_mirror.shapes import MirrorLockDocument
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -129,9 +129,9 @@ def lock(
     """
     from driverforge_build.app.mirror import MirrorInputs, mirror_lock, needed
     from driverforge_build.matrix.load import load_matrix
-    from driverforge_build.mirror.listtext import dump_mirror_lock
-    from driverforge_build.mirror.packages import Repositories
+    from driverforge_build.nodepackages import Repositories
     from driverforge_build.sharedfile import replace_text
+    from driverforge_mirror.contents.listtext import dump_mirror_lock
 
     if not (chart or policies):
         raise click.UsageError("name --chart, or --policy with the objects of a running cluster")

@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from driverforge_build.commands import adapters, options
 
 if TYPE_CHECKING:
-    from driverforge_build.mirror.target import Sources, Target
-    from driverforge_build.mirror.yamltext import Read
+    from driverforge_mirror.lists.target import Sources, Target
+    from driverforge_mirror.yamltext import Read
 
 
 class LiveOrFile(click.Path):
@@ -61,7 +61,7 @@ def registries_option(text: str) -> options.Option:
     pairs = options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io")
 
     def callback(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Sources:
-        from driverforge_build.mirror.target import Sources
+        from driverforge_mirror.lists.target import Sources
 
         return Sources.parse(pairs(context, parameter, values))
 
@@ -76,7 +76,7 @@ def registries_option(text: str) -> options.Option:
 
 
 def _target(*, to: str | None, paths: str) -> Target | None:
-    from driverforge_build.mirror.target import Paths, Target
+    from driverforge_mirror.lists.target import Paths, Target
 
     return None if to is None else Target.parse(to, Paths(paths))
 
@@ -104,9 +104,9 @@ def list_reader(verifier: Sequence[str], *lists: Path, archives: bool = False) -
     UsageError for a --verifier where none of these did, and no `archives` are read beside them. That of a
     pipeline's environment is for all its commands.
     """
-    from driverforge_build.mirror.file import ARCHIVE_LIST
-    from driverforge_build.mirror.trust import reading
-    from driverforge_build.mirror.yamltext import read_bytes
+    from driverforge_mirror.archive.trust import reading
+    from driverforge_mirror.lists.reader import ARCHIVE_LIST
+    from driverforge_mirror.yamltext import read_bytes
 
     archives = archives or any(path.name.endswith(ARCHIVE_LIST) for path in lists)
     given = click.get_current_context().get_parameter_source("verifier")

@@ -13,7 +13,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.mirror.target import Target
+    from driverforge_mirror.lists.target import Target
 
 
 @click.command("packages", short_help="lay out the packages that nodes fetch when they compile")
@@ -58,8 +58,8 @@ def packages(
     --help` has them.
     """
     from driverforge_build.app import carry
-    from driverforge_build.mirror.file import load_mirror_lock
-    from driverforge_build.mirror.layout import configuration_name
+    from driverforge_mirror.archive.packagefolders import configuration_name
+    from driverforge_mirror.lists.reader import load_mirror_lock
 
     if (target is None) == (from_archive is None):
         raise click.UsageError("name a mirror with --to, or --from-archive NAME")

@@ -16,8 +16,8 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents.mirrors import KeptManifest, MirrorPruneDocument, PrunedManifest
-    from driverforge_build.mirror.target import Target
+    from driverforge_mirror.lists.target import Target
+    from driverforge_mirror.shapes import KeptManifest, MirrorPruneDocument, PrunedManifest
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _COLLECT = (
@@ -138,8 +138,8 @@ def _archives(
     yes: bool,
     as_json: bool,
 ) -> int:
-    from driverforge_build.mirror.file import load_mirror_lock
-    from driverforge_build.mirror.shelf import judge_shelf
+    from driverforge_mirror.lists.reader import load_mirror_lock
+    from driverforge_mirror.prune.shelf import judge_shelf
 
     read = list_reader(verifier, *locks, archives=True)
     shelf = judge_shelf(folder, {str(path): load_mirror_lock(path, read) for path in locks}, read)

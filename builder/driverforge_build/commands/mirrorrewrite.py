@@ -12,7 +12,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.mirror.target import Target
+    from driverforge_mirror.lists.target import Target
 
 
 @click.command("rewrite", short_help="write what makes a cluster pull from its mirror")
@@ -38,9 +38,9 @@ def rewrite(*, target: Target, lock_path: Path, verifier: tuple[str, ...], out: 
 
     Exit status: 0, 65 where two repositories would become one; others as `driverforge --help` has them.
     """
-    from driverforge_build.mirror.file import load_mirror_lock
-    from driverforge_build.mirror.rewrite import not_rewritten, rewritten
     from driverforge_build.sharedfile import replace_text
+    from driverforge_mirror.lists.reader import load_mirror_lock
+    from driverforge_mirror.rewrite import not_rewritten, rewritten
 
     document = load_mirror_lock(lock_path, list_reader(verifier, lock_path))
     for name, text in rewritten(document, target).items():

@@ -23,9 +23,9 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents.mirrors import HeldImage, MirrorInventoryDocument
-    from driverforge_build.mirror.target import Target
-    from driverforge_build.mirror.yamltext import Read
+    from driverforge_mirror.lists.target import Target
+    from driverforge_mirror.shapes import HeldImage, MirrorInventoryDocument
+    from driverforge_mirror.yamltext import Read
 
 _DAMAGED = (
     "take what is damaged out of the registry's storage, for it believes that it has it; with docker's "
@@ -91,7 +91,7 @@ def verify(
 
 def _read(lock_path: Path, read: Read, target: Target, *, as_json: bool) -> MirrorInventoryDocument:
     from driverforge_build.app.reading import read_mirror
-    from driverforge_build.mirror.tide import Tide
+    from driverforge_mirror.copying.tide import Tide
 
     with shown_copy(as_json=as_json, each=False) as progress:
         tide = Tide(now=time.monotonic)
@@ -102,7 +102,7 @@ def _read(lock_path: Path, read: Read, target: Target, *, as_json: bool) -> Mirr
 def _next_steps(
     document: MirrorInventoryDocument, target: Target, lock_path: Path, verifier: tuple[str, ...]
 ) -> list[str]:
-    from driverforge_build.mirror.file import ARCHIVE_LIST
+    from driverforge_mirror.lists.reader import ARCHIVE_LIST
 
     states = {image["state"] for image in document["images"]}
     steps = []

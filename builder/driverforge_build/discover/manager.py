@@ -40,8 +40,8 @@ class VerifiedRepository(Protocol):
     def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
         """Add its packages for an architecture to an index. Raises Unavailable where it has none for it."""
 
-    def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
-        """What a copy with some of its packages has beside them."""
+    def partial_copy(self, row: OsRow, arch: Arch, url: str) -> PartialCopy:
+        """What a copy with some of its packages has beside them; `url` is that of its folder's parent."""
 
 
 class Place(Protocol):

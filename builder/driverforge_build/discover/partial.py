@@ -11,16 +11,13 @@ from dataclasses import dataclass
 
 from driverforge_build.ports import Listed
 
-URL = "{url}"
-"""Stands in a definition for the address of the folder in which an OS's copies lie."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialCopy:
     """What belongs to a copy beside packages.
 
     `folder` is where it lies among those of its OS, `index` are the files that a package manager reads, by
-    their paths there, the one that is signed last. `definition` is what its configuration says, with URL.
+    their paths there, the one that is signed last. `definition` is what its configuration says.
     """
 
     folder: str

@@ -181,6 +181,10 @@ class Fetcher:
             return kept
         return self.cache.blob_path(self._fetch(blob.listed))
 
+    def file(self, url: str, *, sha256: str, size: int) -> Path:
+        """The same, as driverforge_mirror asks for it."""
+        return self.blob(Blob(urls=(url,), sha256=sha256, size=size))
+
     def pinned(self, file: Listed) -> Blob:
         """The file by its sha256. One with another sum is downloaded for that, and kept, but once."""
         if file.sum.algorithm is Algorithm.SHA256:

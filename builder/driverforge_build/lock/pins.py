@@ -21,12 +21,13 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
 from driverforge_core.headertree import HeaderDigests
+from driverforge_core.osid import OsId
 
 Role = Literal["fabric", "firmware", "source", "tools", "toolchain", "userspace"]
 """What a driver's packages are for. `source` and `firmware` are extracted and stand alone. `tools` is whole:
@@ -240,6 +241,11 @@ class Lock:
 
     def target(self, os_key: str, arch: str) -> TargetLock | None:
         return self.targets.get(f"{os_key}-{arch}")
+
+    def kernels_of(self, os: OsId, arch: str) -> Collection[str]:
+        """The releases that are known of a node's OS and architecture."""
+        target = self.target(os.tag, arch) or self.target(os.key, arch)
+        return target.kernels if target else ()
 
     def with_targets(self, targets: Iterable[TargetLock]) -> Lock:
         """This lock with some targets replaced or added; the others stay as they are."""

@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 import yaml
 
-from driverforge_build.yamlevents import events
-
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
 MAX_DEPTH = 24
@@ -243,7 +241,7 @@ class _Reader:
         self._documents = 0
 
     def read(self, text: str) -> Node | None:
-        for event in events(text):
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             self._take(event)
         return self._root
 

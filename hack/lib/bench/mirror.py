@@ -17,9 +17,9 @@ from pathlib import Path
 from bench.cpu import peak_of
 from bench.result import Measure, Series
 from bench.workshop import Workshop
-from driverforge_build.documents.mirrors import MirrorLockDocument
-from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.listtext import image_document
+from driverforge_mirror.contents.ask import find
+from driverforge_mirror.contents.listtext import image_document
+from driverforge_mirror.shapes import MirrorLockDocument
 from driverforge_oci.client import OCI_MANIFEST
 from driverforge_oci.reference import Reference
 from support import process

@@ -6,6 +6,7 @@ _HOST = "entrypoints/driverforge_host"
 _DRIVER = "entrypoints/driverforge_driver"
 _TOOLKIT = "entrypoints/driverforge_toolkit"
 _BUILDER = "builder/driverforge_build"
+_MIRROR = "builder/driverforge_mirror"
 # file → the test modules that concern it, the quick ones first: the first failure ends a mutant
 FILES: dict[str, tuple[str, ...]] = {
     f"{_DRIVER}/driver/plan.py": (
@@ -155,18 +156,18 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_web_limits.py",
         "tests/tree/test_lock_entitled.py",
     ),
-    f"{_BUILDER}/mirror/chart.py": ("tests/unit/test_mirror_charts.py", "tests/unit/test_mirror_needs.py"),
-    f"{_BUILDER}/mirror/nodes.py": ("tests/unit/test_mirror_needs.py", "tests/tree/test_mirror_command.py"),
-    f"{_BUILDER}/mirror/needs.py": ("tests/unit/test_mirror_needs.py", "tests/unit/test_mirror_operator.py"),
-    f"{_BUILDER}/mirror/drivers.py": (
+    f"{_MIRROR}/charts/chart.py": ("tests/unit/test_mirror_charts.py", "tests/unit/test_mirror_needs.py"),
+    f"{_MIRROR}/needs/nodes.py": ("tests/unit/test_mirror_needs.py", "tests/tree/test_mirror_command.py"),
+    f"{_MIRROR}/needs/needed.py": ("tests/unit/test_mirror_needs.py", "tests/unit/test_mirror_operator.py"),
+    f"{_MIRROR}/needs/drivers.py": (
         "tests/unit/test_mirror_needs.py",
         "tests/unit/test_mirror_operator.py",
     ),
-    f"{_BUILDER}/mirror/slots.py": ("tests/unit/test_mirror_operator.py", "tests/unit/test_mirror_needs.py"),
-    f"{_BUILDER}/mirror/rewrite.py": ("tests/unit/test_mirror_rewrite.py",),
-    f"{_BUILDER}/mirror/keep.py": ("tests/unit/test_mirror_prune.py", "tests/engine/test_mirror_prune.py"),
-    f"{_BUILDER}/mirror/prune.py": ("tests/unit/test_mirror_prune.py", "tests/engine/test_mirror_prune.py"),
-    f"{_BUILDER}/mirror/ask.py": ("tests/tree/test_mirror_command.py",),
+    f"{_MIRROR}/needs/slots.py": ("tests/unit/test_mirror_operator.py", "tests/unit/test_mirror_needs.py"),
+    f"{_MIRROR}/rewrite.py": ("tests/unit/test_mirror_rewrite.py",),
+    f"{_MIRROR}/prune/keep.py": ("tests/unit/test_mirror_prune.py", "tests/engine/test_mirror_prune.py"),
+    f"{_MIRROR}/prune/stock.py": ("tests/unit/test_mirror_prune.py", "tests/engine/test_mirror_prune.py"),
+    f"{_MIRROR}/contents/ask.py": ("tests/tree/test_mirror_command.py",),
     f"{_BUILDER}/attest/read.py": ("tests/unit/test_attest_run.py", "tests/tree/test_attest_command.py"),
     f"{_BUILDER}/attest/attach.py": ("tests/unit/test_attest_run.py", "tests/tree/test_attest_command.py"),
     f"{_BUILDER}/attest/attached.py": (

@@ -7,9 +7,10 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
-from driverforge_build.documents import failures, images, locks, mirrors, pipelines, plans, proofs
+from driverforge_build.documents import failures, images, locks, pipelines, plans, proofs
 from driverforge_build.matrix.fields import Row
 from driverforge_build.matrix.model import MODELS, Keep, Section
+from driverforge_mirror import shapes
 
 DOCUMENTS: dict[str, type] = {
     "plan": plans.PlanDocument,
@@ -27,13 +28,13 @@ DOCUMENTS: dict[str, type] = {
     "verify": proofs.VerifyDocument,
     "watch": pipelines.WatchDocument,
     "times": pipelines.TimesDocument,
-    "mirror-lock": mirrors.MirrorLockDocument,
-    "mirror-inventory": mirrors.MirrorInventoryDocument,
-    "mirror-archive": mirrors.MirrorArchiveDocument,
-    "mirror-copy": mirrors.MirrorCopyDocument,
-    "mirror-volumes": mirrors.MirrorVolumesDocument,
-    "mirror-prune": mirrors.MirrorPruneDocument,
-    "mirror-shelf": mirrors.MirrorShelfDocument,
+    "mirror-lock": shapes.MirrorLockDocument,
+    "mirror-inventory": shapes.MirrorInventoryDocument,
+    "mirror-archive": shapes.MirrorArchiveDocument,
+    "mirror-copy": shapes.MirrorCopyDocument,
+    "mirror-volumes": shapes.MirrorVolumesDocument,
+    "mirror-prune": shapes.MirrorPruneDocument,
+    "mirror-shelf": shapes.MirrorShelfDocument,
 }
 """Name of a schema file to the document that it describes."""
 

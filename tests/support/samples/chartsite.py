@@ -15,7 +15,7 @@ import yaml
 
 from driverforge_build import resources
 from driverforge_build.cli import run
-from driverforge_build.mirror.target import in_registry
+from driverforge_mirror.lists.target import in_registry
 from driverforge_oci.reference import Reference
 from support.machines import registry
 from support.samples.vendorregistry import put_image

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.documents.mirrors import MirrorLockDocument
-from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.listtext import image_document
+from driverforge_mirror.contents.ask import find
+from driverforge_mirror.contents.listtext import image_document
+from driverforge_mirror.shapes import MirrorLockDocument
 from driverforge_oci.client import OCI_MANIFEST, digest_of
 from driverforge_oci.reference import Reference
 from support.fakes.hostileproxy import Proxy, hostile

@@ -21,7 +21,7 @@ from driverforge_build.discover.apt.release_file import Digest, ReleaseFile
 from driverforge_build.discover.apt.stanzas import add_stanzas, read_stanzas
 from driverforge_build.discover.machine import Machine
 from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST, PackageIndex
-from driverforge_build.discover.partial import URL, PartialCopy
+from driverforge_build.discover.partial import PartialCopy
 from driverforge_build.discover.publishedkey import PublishedKey, published_key, with_published
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedRepository
@@ -109,7 +109,7 @@ class Suite:
     def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
         read_packages(downloads, self, arch, index)
 
-    def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
+    def partial_copy(self, row: OsRow, arch: Arch, url: str) -> PartialCopy:
         location, index = self.location, dict[str, Listed]()
         path = f"dists/{self.id}/" if location.components != ("",) else ""
         for component in location.components:
@@ -123,10 +123,10 @@ class Suite:
         return PartialCopy(
             folder=folder,
             index={**index, f"{path}InRelease": signed},
-            definition=self._definition(row, arch, folder),
+            definition=self._definition(row, arch, f"{url}/{folder}"),
         )
 
-    def _definition(self, row: OsRow, arch: Arch, folder: str) -> str:
+    def _definition(self, row: OsRow, arch: Arch, url: str) -> str:
         """A line of sources.list(5)."""
         # a package of an image may have apt ask for further indexes (appstream does), which are not here
         options = [f"arch={arch}", "target=Packages", "by-hash=no"]
@@ -135,7 +135,7 @@ class Suite:
         options += ["check-valid-until=no"] if self.release.valid_until else []
         flat = self.location.repository.flat
         components = "/" if flat else " ".join((self.id, *self.location.repository.components))
-        return f"deb [{' '.join(options)}] {URL}/{folder} {components}\n"
+        return f"deb [{' '.join(options)}] {url} {components}\n"
 
 
 def locate(row: OsRow, arch: Arch, settings: Settings) -> list[Location]:

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 
 from driverforge_build.discover import signature
 from driverforge_build.discover.packages import AUTOMATIC, PackageIndex
-from driverforge_build.discover.partial import URL, PartialCopy
+from driverforge_build.discover.partial import PartialCopy
 from driverforge_build.discover.publishedkey import PublishedKey, optional_document, with_published
 from driverforge_build.discover.rpm.entries import add_records
 from driverforge_build.discover.rpm.primary import (
@@ -101,11 +101,11 @@ class RpmRepository:
             indexes={part.path: self._blob(part, downloads).sha256 for part in self.parts.values()},
         )
 
-    def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
+    def partial_copy(self, row: OsRow, arch: Arch, url: str) -> PartialCopy:
         signed = [f"gpgkey=file://{row.keyring}"] if row.keyring else []
         settings = {
             "name": self.id,
-            "baseurl": f"{URL}/{self.id}",
+            "baseurl": f"{url}/{self.id}",
             "enabled": 1,
             "gpgcheck": 1,
             "repo_gpgcheck": int(bool(self.fingerprints)),

@@ -17,7 +17,6 @@ from pathlib import Path
 import yaml
 
 from driverforge_build.packed import DAMAGED, unpacked
-from driverforge_build.yamlevents import events
 from driverforge_core.errors import InputError
 
 LIMIT = 256 << 20
@@ -90,7 +89,7 @@ def _documents(text: bytes) -> Iterator[_Values]:
     """Raises yaml.YAMLError, and _Strange for aliases, deep nesting, lists as keys."""
     values: dict[tuple[str, ...], list[str]] = defaultdict(list)
     opened: list[_Open] = []
-    for event in events(text):
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.DocumentEndEvent):
             yield values
             values = defaultdict(list)

@@ -1,0 +1,1 @@
+"""What lies on a disk: archives in volumes, and packages in folders."""

@@ -1,0 +1,1 @@
+"""Images from a source to a sink, in threads, and registries as both."""

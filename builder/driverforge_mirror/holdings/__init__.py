@@ -1,0 +1,1 @@
+"""What a mirror holds of a list."""

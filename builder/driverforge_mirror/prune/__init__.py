@@ -1,0 +1,1 @@
+"""What a mirror and a folder of archives need no more."""
