@@ -14,12 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 import driverforge_build
+import driverforge_mirror
 import driverforge_oci
 from driverforge_build.cli import cli
 from driverforge_core.errors import DriverforgeError
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (driverforge_build, driverforge_oci)
+PACKAGES = (driverforge_build, driverforge_mirror, driverforge_oci)
 
 
 def sources() -> list[Path]:
