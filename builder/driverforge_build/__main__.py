@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from driverforge_build.commands.output import report, wants_json
+from driverforge_build.commands.shared.output import report, wants_json
 from driverforge_core.errors import Unsupported
 
 PACKAGES = ("click", "jinja2", "yaml")

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from driverforge_build.commands.output import report, say, say_failure, wants_json
+from driverforge_build.commands.shared.output import report, say, say_failure, wants_json
 from driverforge_core import __version__
 from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 

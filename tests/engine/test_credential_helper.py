@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
-from driverforge_build.commands import adapters
+from driverforge_build.commands.shared import adapters
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_core.errors import CommandFailed, NotPermitted

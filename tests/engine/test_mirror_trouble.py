@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import pytest
 
 from driverforge_build.app.carry import Carrying, copy_between
-from driverforge_build.commands.adapters import copying_client, copying_downloads
-from driverforge_build.commands.copyprogress import CopyProgress
+from driverforge_build.commands.mirror.copyprogress import CopyProgress
+from driverforge_build.commands.shared.adapters import copying_client, copying_downloads
 from driverforge_mirror.archive.imagelayout import MARK
 from driverforge_mirror.copying.registries import PART
 from driverforge_mirror.copying.tide import Tide

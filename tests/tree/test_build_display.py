@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.commands.progress import Lines
+from driverforge_build.commands.shared.progress import Lines
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """\
-from driverforge_build.commands.progress import shown_builds
+from driverforge_build.commands.shared.progress import shown_builds
 with shown_builds(["a-cell", "b-cell"]) as told:
     told("a-cell", "userspace 2/7 RUN fetch")
     told("a-cell", "built")
@@ -33,7 +33,7 @@ ENVIRONMENT = {
 
 OWNED = "\x1b]0;owned\x07"
 HOSTILE = f"""\
-from driverforge_build.commands.progress import shown_builds, shown_downloads
+from driverforge_build.commands.shared.progress import shown_builds, shown_downloads
 with shown_builds(["a-cell"]) as told:
     told("a-cell", "jit 1/4 RUN [/red] {OWNED}")
 with shown_downloads(as_json=False) as progress:
@@ -72,7 +72,7 @@ def drained(terminal: int) -> str:
 
 
 BOTH = """\
-from driverforge_build.commands.progress import shown_builds, shown_downloads
+from driverforge_build.commands.shared.progress import shown_builds, shown_downloads
 with shown_downloads(as_json=False) as progress, shown_builds(["a-cell"]) as told:
     with progress.download("linux-image.deb", 2_000_000) as advanced:
         advanced(1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.app.runner import HowToRun, Result, build_all
-from driverforge_build.commands import adapters
+from driverforge_build.commands.shared import adapters
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.ports import BuildJob
 from driverforge_core.errors import CommandFailed, Unavailable

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
-from driverforge_build.commands.lastread import of_cache, state_of_all
+from driverforge_build.commands.shared.lastread import of_cache, state_of_all
 from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import TargetLock

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from driverforge_build.cli import run
-from driverforge_build.commands import adapters
+from driverforge_build.commands.shared import adapters
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix

@@ -15,7 +15,7 @@ from driverforge_build import resources
 from driverforge_build.advice import BuildOptions
 from driverforge_build.app.build import BuildRequest, closed_repositories, jobs
 from driverforge_build.app.prepare import check_mirrors
-from driverforge_build.commands import adapters
+from driverforge_build.commands.shared import adapters
 from driverforge_build.discover.settings import Login, Settings
 from driverforge_build.discover.subscription import Subscription, subscription
 from driverforge_build.engine.buildah import build_command

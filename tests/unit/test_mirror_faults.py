@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from driverforge_build.app.carry import Carrying, save
-from driverforge_build.commands.copyprogress import CopyProgress
+from driverforge_build.commands.mirror.copyprogress import CopyProgress
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_mirror.archive.imagelayout import Archive, ArchiveSink
 from driverforge_mirror.archive.journal import Journal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from driverforge_build.commands.copyprogress import rate_text, shown_copy
+from driverforge_build.commands.mirror.copyprogress import rate_text, shown_copy
 from driverforge_core.errors import Unavailable
 from driverforge_mirror.copying.copier import Copied
 from driverforge_mirror.lists.loads import Load

@@ -27,7 +27,7 @@ def printing(tree: ast.AST) -> Iterator[int]:
 
 def test_only_the_module_for_output_prints() -> None:
     packages = [Path(one.__path__[0]) for one in (driverforge_build, driverforge_mirror)]
-    printer = packages[0] / "commands/output.py"
+    printer = packages[0] / "commands/shared/output.py"
     found = [
         f"{path}:{line}"
         for package in packages

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
-from driverforge_build.commands.output import say
-from driverforge_build.commands.signing import verifier_option
+from driverforge_build.commands.shared import adapters, options
+from driverforge_build.commands.shared.output import say
+from driverforge_build.commands.shared.signoptions import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.app.attestations import ReadImage

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.advice import BuildOptions, Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import after_the_answer, say, write_lines
-from driverforge_build.commands.signing import SigningWords, attest_options, origin_options, signing_options
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import after_the_answer, say, write_lines
+from driverforge_build.commands.shared.signoptions import (
+    SigningWords,
+    attest_options,
+    origin_options,
+    signing_options,
+)
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
@@ -159,7 +164,7 @@ def command(
     from driverforge_build.app.build import BuildRequest, Built, run
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.runner import build_times
-    from driverforge_build.commands.progress import shown_builds
+    from driverforge_build.commands.shared.progress import shown_builds
     from driverforge_build.plan.times import merge_times, read_times
     from driverforge_build.sharedfile import make_folder_of
 

@@ -7,8 +7,8 @@ import json
 import click
 
 from driverforge_build.advice import Given, Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import say
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import say
 
 
 @click.command("explain")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.advice import Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import after_the_answer, say
-from driverforge_build.commands.signing import verifier_option
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import after_the_answer, say
+from driverforge_build.commands.shared.signoptions import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.app.index import JoinReport

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from driverforge_build.commands.inputs import matrix_option, select_options
-from driverforge_build.commands.options import json_option
-from driverforge_build.commands.output import say
+from driverforge_build.commands.shared.inputs import matrix_option, select_options
+from driverforge_build.commands.shared.options import json_option
+from driverforge_build.commands.shared.output import say
 from driverforge_build.matrix.asked import asked_of_repositories
 from driverforge_build.matrix.expand import driver_archs, jit_cells
 from driverforge_build.matrix.fields import Arch

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from driverforge_build.commands.output import say
+from driverforge_build.commands.shared.output import say
 
 
 @click.command("page")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.advice import Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import say, write_lines
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import say, write_lines
 
 if TYPE_CHECKING:
     from driverforge_build.plan.rows import Plan

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.advice import Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import say
-from driverforge_build.commands.signing import attest_options, origin_options
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import say
+from driverforge_build.commands.shared.signoptions import attest_options, origin_options
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from driverforge_build.advice import Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.output import say
-from driverforge_build.commands.signing import attest_options
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import say
+from driverforge_build.commands.shared.signoptions import attest_options
 
 
 @click.command("verify")
@@ -104,7 +104,7 @@ def command(
     """
     from driverforge_build.app.prepare import prepare
     from driverforge_build.app.verify import Means, attach_proofs, subjects, verify_all, write_reports
-    from driverforge_build.commands.progress import shown_builds
+    from driverforge_build.commands.shared.progress import shown_builds
     from driverforge_build.verify.report import document, text
 
     if attest and registry is None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.advice import Selection
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.lastread import of_cache, read_state, state_of_all
-from driverforge_build.commands.output import say
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.lastread import of_cache, read_state, state_of_all
+from driverforge_build.commands.shared.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.watch import News

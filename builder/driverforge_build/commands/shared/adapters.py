@@ -135,7 +135,7 @@ def asking_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClient
 
 
 def _telling(*, as_json: bool) -> Retrying:
-    from driverforge_build.commands.progress import Lines
+    from driverforge_build.commands.shared.progress import Lines
     from driverforge_build.fetch.web import registry_transport
 
     return registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
@@ -305,7 +305,7 @@ def input_reader() -> Read:
 @contextmanager
 def mirrors(cache_dir: Path | None, *, offline: bool, as_json: bool) -> Iterator[Fetcher]:
     """What reads mirrors while the block runs, its progress shown on standard error."""
-    from driverforge_build.commands.progress import shown_downloads
+    from driverforge_build.commands.shared.progress import shown_downloads
     from driverforge_build.fetch.cache import Cache
     from driverforge_build.fetch.fetcher import Fetcher
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from driverforge_build.commands.output import say
+from driverforge_build.commands.shared.output import say
 
 if TYPE_CHECKING:
     from driverforge_mirror.copying.copier import Copied

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.commands.shared import adapters, options
 
 if TYPE_CHECKING:
     from driverforge_mirror.lists.target import Sources, Target

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from driverforge_build.commands.output import say
+from driverforge_build.commands.shared.output import say
 from driverforge_core.printable import printable
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from driverforge_build.commands import adapters
-from driverforge_build.commands.options import Command, gathered
+from driverforge_build.commands.shared import adapters
+from driverforge_build.commands.shared.options import Command, gathered
 
 if TYPE_CHECKING:
     from driverforge_build.app.signing import Signing

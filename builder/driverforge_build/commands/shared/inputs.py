@@ -8,7 +8,7 @@ from typing import TextIO
 import click
 
 from driverforge_build.advice import LOCK_FILE, Given, Selection
-from driverforge_build.commands.options import Command, Option, gathered, pairs
+from driverforge_build.commands.shared.options import Command, Option, gathered, pairs
 
 
 def given_options(*more: Option) -> Option:

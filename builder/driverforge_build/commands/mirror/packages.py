@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters
-from driverforge_build.commands.mirroroptions import list_reader, mirror_lock_option, target_or_other_options
-from driverforge_build.commands.output import say
-from driverforge_build.commands.signing import verifier_option
+from driverforge_build.commands.mirror.listoptions import (
+    list_reader,
+    mirror_lock_option,
+    target_or_other_options,
+)
+from driverforge_build.commands.shared import adapters
+from driverforge_build.commands.shared.output import say
+from driverforge_build.commands.shared.signoptions import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_mirror.lists.target import Target

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, inputs, options
-from driverforge_build.commands.mirrorchart import chart_archive
-from driverforge_build.commands.mirroroptions import LiveOrFile, mirror_lock_option, registries_option
-from driverforge_build.commands.output import say
+from driverforge_build.commands.mirror.listoptions import LiveOrFile, mirror_lock_option, registries_option
+from driverforge_build.commands.shared import adapters, inputs, options
+from driverforge_build.commands.shared.output import say
 
 if TYPE_CHECKING:
+    from driverforge_mirror.contents.chartarchive import ChartArchive
     from driverforge_mirror.lists.target import Sources
     from driverforge_mirror.needs.needed import Needs
+    from driverforge_mirror.ports import Files
     from driverforge_mirror.shapes import MirrorLockDocument
+    from driverforge_oci.client import RegistryClient
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -143,7 +145,7 @@ def lock(
         raise click.UsageError("--chart-repository needs the --chart that is in it, e.g. --chart v26.7.0")
     client = adapters.registry_client(as_json=as_json, plain_http=sources.plain_hosts)
     with adapters.mirrors(cache_dir, offline=False, as_json=as_json) as downloads:
-        archive = chart_archive(chart, chart_repository, client, sources.places, downloads)
+        archive = _chart_archive(chart, chart_repository, client, sources.places, downloads)
     given = MirrorInputs(
         chart=chart,
         archive=archive,
@@ -208,3 +210,28 @@ def _lines(document: MirrorLockDocument) -> Iterator[str]:
         f"{len(document['images'])} images, {_bytes_text(sum(parts.values()))} "
         f"parts that they share counted once; {left} left out"
     )
+
+
+def _chart_archive(
+    chart: str | None,
+    repository: str | None,
+    client: RegistryClient,
+    registries: Mapping[str, str],
+    files: Files,
+) -> ChartArchive | None:
+    """The chart's archive, of --chart and --chart-repository.
+
+    None for a folder, and for a version that is known here.
+    """
+    from driverforge_mirror.contents.chartarchive import (
+        OCI,
+        chart_file,
+        chart_in_registry,
+        chart_in_repository,
+    )
+
+    if chart and repository:
+        return chart_in_repository(files, repository, chart)
+    if chart and chart.startswith(OCI):
+        return chart_in_registry(client, chart, registries)
+    return chart_file(Path(chart)) if chart and Path(chart).is_file() else None

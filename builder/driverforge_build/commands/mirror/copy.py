@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
-from driverforge_build.commands.copyprogress import shown_copy
-from driverforge_build.commands.mirroroptions import (
+from driverforge_build.commands.mirror.copyprogress import shown_copy
+from driverforge_build.commands.mirror.listoptions import (
     list_reader,
     mirror_lock_option,
     nodes_option,
     paths_option,
     registries_option,
 )
-from driverforge_build.commands.output import say
-from driverforge_build.commands.signing import program, verifier_option
+from driverforge_build.commands.shared import adapters, options
+from driverforge_build.commands.shared.output import say
+from driverforge_build.commands.shared.signoptions import program, verifier_option
 
 if TYPE_CHECKING:
     from driverforge_mirror.lists.target import Sources
