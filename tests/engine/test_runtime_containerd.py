@@ -362,27 +362,6 @@ def test_apply_after_a_rewrite_by_others_reverts_to_their_file(node: RuntimeNode
     assert node.config.read_text() == theirs
 
 
-def test_a_change_of_the_first_release_is_taken_over(node: RuntimeNode) -> None:
-    """It wrote the handlers into the root file, and a journal of schema 1."""
-    tables = "".join(
-        f'[{CRI}.containerd.runtimes.{name}]\nruntime_type = "io.containerd.runc.v2"\n'
-        f'[{CRI}.containerd.runtimes.{name}.options]\nBinaryName = "{program}"\n'
-        for name, program in {"runc": "", **PROGRAMS}.items()
-    )
-    written = DEBIAN + tables
-    node.start(written)
-    entry = '{"schema": 1, "path": "%s", "original": "%s", "written": "%s", "owner": "644 0 0", "unit": ""}'
-    old = Path(journal.first_release_path(str(node.config)))
-    old.parent.mkdir(parents=True, exist_ok=True)
-    old.write_text(entry % (node.config, encoded(DEBIAN), encoded(written)))
-    node.driverctl("apply")
-    assert not old.exists()
-    assert "nvidia" not in node.config.read_text()
-    assert set(node.handlers()) == {"runc", *NAMES}
-    node.driverctl("revert")
-    assert node.config.read_text() == DEBIAN
-
-
 def encoded(text: str) -> str:
     return b64encode(text.encode()).decode()
 

@@ -334,7 +334,7 @@ def test_a_change_that_a_reboot_cut_off_needs_no_restart_to_be_taken_back(bench:
         ({}, True),
         ({"start": 2}, False),
         ({"boot": "b"}, False),
-        ({"boot": "", "start": 0}, True),  # of a journal of an earlier release
+        ({"boot": "", "start": 0}, True),  # of a node whose /proc does not tell it
         ({"pid": 8}, False),
         ({"pid": 8, "boot": ""}, False),
     ],

@@ -5,12 +5,9 @@ What was applied is applied again, and nothing else.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from driverforge_toolkit.app.configure_runtime import apply_runtime, request_again
 from driverforge_toolkit.app.toolkit_watch import watch_toolkit
@@ -50,30 +47,16 @@ class Bench:
         watch_toolkit(self.node.host, self.daemon, settings_of({**FLAGS, **flags}, {}))
         assert self.daemon.starts == starts + 2, "kubespray's restart and one re-apply"
 
-    def forget(self) -> None:
-        """The journal as earlier releases wrote it."""
-        (entry,) = journal.entries(self.node.host)
-        place = journal.path_of(entry.kind, entry.config)
-        data = json.loads(self.node.host.node.read_text(place))
-        assert data.pop("wanted")
-        self.node.host.node.write_atomic(place, json.dumps(data).encode())
 
-
-@pytest.mark.parametrize("old", [False, True])
-def test_the_default_handler_stays_whose_it_was(tmp_path: Path, *, old: bool) -> None:
+def test_the_default_handler_stays_whose_it_was(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    if old:
-        bench.forget()
     bench.rewritten()
     assert "nvidia" in handlers(bench.daemon.running)
     assert default_of(bench.daemon.running) == "runc"
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_names_programs_and_default_are_those_that_were_applied(tmp_path: Path, *, old: bool) -> None:
+def test_names_programs_and_default_are_those_that_were_applied(tmp_path: Path) -> None:
     bench = Bench(tmp_path, folder="/opt/toolkit", name="gpu", default=True)
-    if old:
-        bench.forget()
     before = handlers(bench.daemon.running)
     assert before["gpu"] == "/opt/toolkit/nvidia-container-runtime"
     bench.rewritten(runtime_name="other", set_as_default="false")

@@ -13,7 +13,6 @@ from enum import Enum
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
 from driverforge_toolkit.runtime import journal
-from driverforge_toolkit.runtime.model import Handler
 from driverforge_toolkit.runtime.request import RuntimeRequest
 from driverforge_toolkit.runtime.transaction import summary, unchanged
 from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
@@ -138,14 +137,10 @@ def reapply_runtime(system: RuntimeSystem) -> None:
 
 
 def request_again(request: RuntimeRequest, entry: journal.JournalEntry) -> RuntimeRequest:
-    """The request that made `entry`. What an earlier release did not write down comes from `request`."""
+    """The request that made `entry`. What no entry has comes from `request`."""
     # the entry of a revert has no handlers: the one before it has
     made = entry if entry.handlers or entry.earlier is None else entry.earlier
-    handlers = (
-        tuple(Handler(name=name, binary=program) for name, program in made.handlers)
-        or request.wanted.handlers
-    )
-    known = made.wanted or replace(request.wanted, handlers=handlers, release_default=False)
+    known = made.wanted or replace(request.wanted, release_default=False)
     wanted = replace(known, default=made.default)
     return replace(
         request,

@@ -3,11 +3,7 @@
 There is one entry a daemon, in /var/lib/driverforge/journal of the node, with all files of the change. It is
 written before the first of these files, and removed after they were reverted.
 
-The format has a number, `schema`, and those of earlier releases are read too:
-
-1. of the first release: one file, edited in place;
-2. the daemon by its PID alone, which another process may have after a reboot;
-3. the daemon by its PID, its start and the system's; the fingerprint.
+The format has a number, `schema`.
 """
 
 from __future__ import annotations
@@ -24,7 +20,6 @@ from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure
 from driverforge_host.ports import Host, Metadata
 from driverforge_toolkit.runtime.model import (
     NO_PROCESS,
-    RUNC,
     Activation,
     DaemonPath,
     Handler,
@@ -71,7 +66,7 @@ class JournalEntry:
     # the daemon when the change began; another one has read the files since they were written
     process: ProcessInstance = NO_PROCESS
     default: str = ""  # the handler that we made the default one
-    # what was asked for; None for a revert, and in what earlier releases wrote
+    # what was asked for; None for a revert
     wanted: WantedHandlers | None = None
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
@@ -123,16 +118,9 @@ def path_of(kind: str, config: str) -> str:
     return f"{FOLDER}/{name_of(kind, config)}"
 
 
-def first_release_path(config: str) -> str:
-    """Where the first release kept the entry of a file."""
-    return f"{FOLDER}/{slug(config)}.json"
-
-
 def read_entry(host: Host, kind: RuntimeKind, config: str) -> JournalEntry | None:
     """The entry of a daemon, None where we have not changed it. Raises InputError for a damaged one."""
     found = _read(host, path_of(kind, config))
-    if found is None and kind == "containerd":
-        found = _read(host, first_release_path(config))
     if found is not None and found.config != config:
         raise _damaged(path_of(kind, config), f"it is the entry of {found.config}", config)
     return found
@@ -148,12 +136,10 @@ def write_entry(host: Host, entry: JournalEntry) -> None:
     host.node.make_dirs(FOLDER, mode=0o700)
     data = json.dumps({"schema": SCHEMA, **_plain(entry)}, indent=2) + "\n"
     host.node.write_atomic(path_of(entry.kind, entry.config), data.encode(), mode=0o600)
-    host.node.remove(first_release_path(entry.config))
 
 
 def remove_entry(host: Host, kind: RuntimeKind, config: str) -> None:
     host.node.remove(path_of(kind, config))
-    host.node.remove(first_release_path(config))
 
 
 def _read(host: Host, name: str) -> JournalEntry | None:
@@ -163,8 +149,6 @@ def _read(host: Host, name: str) -> JournalEntry | None:
         return None
     try:
         data = json.loads(text)
-        if data["schema"] == 1:
-            return _first_release(data)
         if data["schema"] > SCHEMA:
             raise _newer(name, data["schema"])
         return _entry(data)
@@ -184,7 +168,7 @@ def _damaged(name: str, why: str, config: str) -> InputError:
 def _newer(name: str, schema: int) -> InputError:
     return InputError(
         f"a newer driverctl wrote the journal entry {name}",
-        details=[f"its format is {schema}; this release reads formats up to {SCHEMA}"],
+        details=[f"its format is {schema}; this release reads format {SCHEMA}"],
         resolution="use that release, or have it revert its change first; nothing was changed",
     )
 
@@ -208,23 +192,19 @@ def _entry(data: dict[str, Any]) -> JournalEntry:
         handlers=tuple((str(name), str(program)) for name, program in data["handlers"]),
         files=tuple(_file(file) for file in data["files"]),
         state=_state(data["state"]),
-        process=_process(data),
-        default=str(data.get("default", "")),
-        wanted=_wanted(data["wanted"]) if data.get("wanted") else None,
+        process=_process(data["process"]),
+        default=str(data["default"]),
+        wanted=_wanted(data["wanted"]) if data["wanted"] else None,
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
-        needs=_needs(data.get("needs", "none")),
-        fingerprint=str(data.get("fingerprint", "")),
-        earlier=_entry({"schema": data["schema"], **data["earlier"]}) if data["earlier"] else None,
+        needs=_needs(data["needs"]),
+        fingerprint=str(data["fingerprint"]),
+        earlier=_entry(data["earlier"]) if data["earlier"] else None,
     )
 
 
 def _process(data: dict[str, Any]) -> ProcessInstance:
-    """The daemon's process. Up to schema 2 an entry has its PID alone, or nothing of it."""
-    if data["schema"] < 3:
-        return ProcessInstance(pid=int(data.get("pid", 0)))
-    found = data["process"]
-    return ProcessInstance(pid=int(found["pid"]), start=int(found["start"]), boot=str(found["boot"]))
+    return ProcessInstance(pid=int(data["pid"]), start=int(data["start"]), boot=str(data["boot"]))
 
 
 def _wanted(data: dict[str, Any]) -> WantedHandlers:
@@ -236,7 +216,7 @@ def _wanted(data: dict[str, Any]) -> WantedHandlers:
         release_default=bool(data["release_default"]),
         cdi=bool(data["cdi"]),
         annotations=tuple(map(str, data["annotations"])),
-        runtime_type=str(data["runtime_type"] or RUNC),
+        runtime_type=str(data["runtime_type"]),
         options=dict(data["options"]),
     )
 
@@ -271,28 +251,6 @@ def _encoded(data: bytes | None) -> str | None:
 
 def _decoded(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
-
-
-def _first_release(data: dict[str, Any]) -> JournalEntry:
-    """An entry of schema 1: one containerd file with the handlers in it. `owner` is '644 0 0'."""
-    original, written = _decoded(data["original"]), _decoded(data["written"])
-    mode, user, group = data["owner"].split() if data["owner"] else ("", "", "")
-    metadata = Metadata(mode=int(mode, 8), user=int(user), group=int(group)) if mode else None
-    return JournalEntry(
-        kind="containerd",
-        socket=NodePath("/run/containerd/containerd.sock"),
-        binary=DaemonPath("containerd"),
-        config=NodePath(data["path"]),
-        drop_in=NodePath(""),
-        supervisor=Supervisor(kind="systemd" if data["unit"] else "", unit=data["unit"]),
-        handlers=(),
-        files=(
-            JournalFile(
-                path=data["path"], original=original, written=written, before=original, metadata=metadata
-            ),
-        ),
-        state="in force",
-    )
 
 
 @contextmanager
