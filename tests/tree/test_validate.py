@@ -22,7 +22,7 @@ from driverforge_toolkit.validate.check_table import CHECKS
 from driverforge_toolkit.validate.container_checks import COUNT, libraries
 from driverforge_toolkit.validate.context import Context
 from driverforge_toolkit.validate.driver_check import OPERANDS_HERE
-from driverforge_toolkit.validate.validator_settings import VARIABLES, page, parse
+from driverforge_toolkit.validate.validator_settings import VARIABLES, parse
 from support.fakes.fakecluster import FakeCluster
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.heard import heard
@@ -631,8 +631,3 @@ def test_metrics_need_a_port() -> None:
 def test_a_flag_counts_before_its_variable() -> None:
     settings = parse({"COMPONENT": "driver", "WITH_WAIT": "True"}, {"COMPONENT": "cuda"})
     assert (settings.component, settings.with_wait) == (Component.CUDA, True)
-
-
-def test_the_page_of_variables_is_up_to_date() -> None:
-    path = Path(__file__).resolve().parents[2] / "docs/validator-environment.md"
-    assert path.read_text() == page(), "run hack/environment-page"

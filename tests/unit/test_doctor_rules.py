@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from driverforge_toolkit.doctor.evidence import (
     RuntimeEvidence,
     ToolkitEvidence,
 )
-from driverforge_toolkit.doctor.presentation import as_document, as_text, page
+from driverforge_toolkit.doctor.presentation import as_document, as_text
 from driverforge_toolkit.doctor.rules import RULES, examine, looked_at
 from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.journal import JournalEntry, JournalFile
@@ -539,8 +538,3 @@ def test_what_is_printed() -> None:
             "issues": ["aicr#1688", "aicr#1689", "containerd#12891"],
         }
     ]
-
-
-def test_the_page_is_the_tables() -> None:
-    path = Path(__file__).parents[2] / "docs/doctor.md"
-    assert path.read_text(encoding="utf-8") == page(), "run hack/environment-page"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,10 @@ from driverforge_driver.state.daemons import PERSISTENCED
 from driverforge_driver.state.wanted_driver import own_digest
 from driverforge_host import probe
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/environment.md"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "hack/lib"))
+
+from pages.tables import contents  # noqa: E402
 
 
 def test_defaults() -> None:
@@ -58,12 +62,13 @@ def test_every_bad_value_is_told_at_once() -> None:
     assert caught.value.exit_code == 65
 
 
-def test_the_page_is_the_table() -> None:
-    assert PAGE.read_text() == variables.page(), "run hack/environment-page"
+@pytest.mark.parametrize(("path", "text"), contents().items(), ids=contents())
+def test_a_page_is_its_table(path: str, text: str) -> None:
+    assert (ROOT / path).read_text() == text, "run hack/environment-page"
 
 
 def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
-    node = PAGE.parents[1] / "entrypoints/driverforge_driver"
+    node = ROOT / "entrypoints/driverforge_driver"
     files = [
         file
         for folder in ("state", "driver", "compile", "family", "packages")

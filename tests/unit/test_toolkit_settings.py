@@ -1,19 +1,16 @@
-"""Options of the toolkit from flags and variables, upstream's and ours, and the page that lists them."""
+"""Options of the toolkit from flags and variables, upstream's and ours."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_toolkit.commands import toolkit
-from driverforge_toolkit.toolkit.options import OPTIONS, page
+from driverforge_toolkit.toolkit.options import OPTIONS
 from driverforge_toolkit.toolkit.settings import ToolkitSettings, settings_of
-
-PAGE = Path(__file__).resolve().parents[2] / "docs/toolkit-environment.md"
 
 # what the operator sets on the pod (gpu-operator v26.7, containerd with CDI)
 OPERATOR = {
@@ -180,7 +177,3 @@ def test_the_command_line_has_every_flag() -> None:
                 parser.parse_args(["status", f"{flag}=x" if flag.startswith("--") else f"{flag}x"]),
                 option.name,
             ) in ("x", ["x"])
-
-
-def test_the_page_is_the_table() -> None:
-    assert PAGE.read_text() == page(), "run hack/environment-page"

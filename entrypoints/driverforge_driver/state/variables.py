@@ -1,7 +1,7 @@
 """Every environment variable that the driver's commands read, in one table.
 
-NVIDIA's operator configures the driver pod by them, so the names are its contract. docs/environment.md is
-generated from the table.
+NVIDIA's operator configures the driver pod by them, so the names are its contract. `hack/environment-page`
+makes docs/environment.md of the table.
 """
 
 from __future__ import annotations
@@ -232,26 +232,3 @@ def parse(environ: Mapping[str, str]) -> DriverSettings:
         plain_compile=values["PLAIN_COMPILE"] == "true",
         realtime=bool(values[IGNORE_REALTIME]),
     )
-
-
-def page() -> str:
-    """docs/environment.md, in full."""
-    lines = [
-        "# Environment variables",
-        "",
-        "What `driverctl init`, `load`, `unload`, `build` and `status` (and the name `nvidia-driver`) read",
-        "from their environment. Any other value than an allowed one ends with exit status 65 (that name:",
-        "1) and a message that lists every bad value. What NVIDIA's images read and these do not:",
-        "[compatibility](compatibility.md#not-yet).",
-        "",
-        "This page is generated from `entrypoints/driverforge_driver/state/variables.py` by",
-        "`hack/environment-page`.",
-        "",
-        "| variable | meaning | allowed | default | set by |",
-        "|---|---|---|---|---|",
-    ]
-    for v in VARIABLES:
-        allowed = ", ".join(f"`{word}`" for word in v.allowed) or "any text"
-        default = f"`{v.default}`" if v.default else "not set"
-        lines.append(f"| `{v.name}` | {v.meaning} | {allowed} | {default} | {v.set_by} |")
-    return "\n".join(lines) + "\n"

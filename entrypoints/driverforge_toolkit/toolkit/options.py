@@ -2,12 +2,13 @@
 
 Its flags, variables, default and meaning. The names are NVIDIA's contract (nvidia-ctk-installer 1.20, and
 older releases' aliases). `driverctl runtime` reads the variables from here too, and
-docs/toolkit-environment.md is written from here.
+`hack/environment-page` makes docs/toolkit-environment.md of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from driverforge_host.gpu import environment
@@ -35,16 +36,13 @@ class Option:
     empty: bool = False
 
 
-def _words(text: Names) -> tuple[str, ...]:
-    return tuple(text.split()) if isinstance(text, str) else text
-
-
 def _option(
     name: str,
     flags: str,
     variables: Names,
     meaning: str,
     *,
+    kind: OptionKind = "text",
     default: str = "",
     allowed: str = "",
     empty: bool = False,
@@ -52,35 +50,17 @@ def _option(
     return Option(
         name=name,
         flags=tuple(flags.split()),
-        variables=_words(variables),
+        variables=tuple(variables.split()) if isinstance(variables, str) else variables,
         meaning=meaning,
+        kind=kind,
         default=default,
         allowed=tuple(allowed.split()),
         empty=empty,
     )
 
 
-def _flag(name: str, flags: str, variables: Names, meaning: str, *, default: str = "false") -> Option:
-    return Option(
-        name=name,
-        flags=tuple(flags.split()),
-        variables=_words(variables),
-        meaning=meaning,
-        kind="bool",
-        default=default,
-    )
-
-
-def _list(name: str, flags: str, variables: Names, meaning: str, *, default: str = "") -> Option:
-    return Option(
-        name=name,
-        flags=tuple(flags.split()),
-        variables=_words(variables),
-        meaning=meaning,
-        kind="list",
-        default=default,
-    )
-
+_flag = partial(_option, kind="bool", default="false")
+_list = partial(_option, kind="list")
 
 _KEY = "config.toml's key of that name, where it is set."
 
@@ -182,10 +162,10 @@ RUNTIME = (
         allowed="signal systemd none"),
     _option("restart_command", "--restart-command", "TOOLKIT_RESTART_COMMAND",
         "What restarts it, as sh, where nothing that driverctl knows runs it; runs on the node."),
-    Option(name="patience", flags=("--patience",), variables=("TOOLKIT_PATIENCE",), kind="seconds",
-        meaning="How long the restarted daemon may take to answer before the old files are put back; less "
+    _option("patience", "--patience", "TOOLKIT_PATIENCE",
+        "How long the restarted daemon may take to answer before the old files are put back; less "
         "than 900. Not set: 60, longer for k3s, rke2 and k0s, and at least twice what its unit needed for "
-        "its last start."),
+        "its last start.", kind="seconds"),
     _flag("enable_cdi_in_runtime", "--enable-cdi-in-runtime", "RUNTIME_ENABLE_CDI",
         "Switch the runtime's own CDI support on. Not set: as `CDI_ENABLED`.", default=""),
     _option("host_root", "--host-root", "HOST_ROOT_MOUNT",
@@ -247,46 +227,3 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("NRI", NRI),
 )
 OPTIONS: tuple[Option, ...] = tuple(option for _, options in SECTIONS for option in options)
-PAGE = """# Options and environment variables of the toolkit
-
-What `driverctl toolkit` and the name `nvidia-toolkit` read. A flag counts before a variable. Of several
-variables, the first that is set and not empty counts. Of another runtime than `RUNTIME`, the configuration
-file, the socket and what only that runtime has do not count (`DOCKER_CONFIG` with `RUNTIME=containerd`); its
-other variables do (`CONTAINERD_RESTART_MODE` with `RUNTIME=docker`), as upstream's. `DOCKER_CONFIG` counts
-only where it names a file: docker's own client calls its folder so. Lists are separated by commas. A path
-on one of this container's mounts, as NVIDIA's operator sets them, is translated to the node's name for it.
-Any other path is the node's own. Every bad value is told at once, before anything is changed.
-
-This page is generated from `entrypoints/driverforge_toolkit/toolkit/options.py` by `hack/environment-page`.
-"""
-
-
-def page() -> str:
-    """docs/toolkit-environment.md, in full."""
-    lines = PAGE.splitlines()
-    for title, options in SECTIONS:
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            "| flag | variable | meaning | allowed | default |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [_row(option) for option in options]
-    return "\n".join(lines) + "\n"
-
-
-def _row(option: Option) -> str:
-    def code(words: tuple[str, ...]) -> str:
-        return ", ".join(f"`{word}`" for word in words)
-
-    allowed = (
-        {"bool": "`true`, `false`", "list": "a list", "seconds": "seconds"}.get(option.kind)
-        or code(option.allowed)
-        or "any text"
-    )
-    default = f"`{option.default}`" if option.default else "not set"
-    return (
-        f"| {code(option.flags)} | {code(option.variables) or 'none'} | {option.meaning} | {allowed} | "
-        f"{default} |"
-    )

@@ -1,6 +1,7 @@
 """Every variable that `nvidia-validator` reads, in one table; each has a flag of the same name.
 
-NVIDIA's operator configures its validator pods by them. docs/validator-environment.md is generated from here.
+NVIDIA's operator configures its validator pods by them. `hack/environment-page` makes
+docs/validator-environment.md of the table.
 """
 
 from __future__ import annotations
@@ -188,26 +189,3 @@ def _value(variable: Setting, text: str) -> str | bool | int:
     if variable.kind == "bool":
         return text.lower() in TRUE
     return int(text) if variable.kind == "number" else text
-
-
-def page() -> str:
-    """docs/validator-environment.md, in full."""
-    lines = [
-        "# Environment variables of the validator",
-        "",
-        "What `nvidia-validator` and `driverctl validate` read; each has a flag of the same name",
-        "(`WITH_WAIT`: `--with-wait true`). [What it looks at](validate.md).",
-        "",
-        "This page is generated from `entrypoints/driverforge_toolkit/validate/validator_settings.py` by",
-        "`hack/environment-page`.",
-        "",
-        "| variable | meaning | allowed | default |",
-        "|---|---|---|---|",
-    ]
-    kinds = {"bool": "`true`, `false`", "number": "0 to 65535", "text": "any text"}
-    for v in VARIABLES:
-        allowed = ", ".join(f"`{word}`" for word in v.allowed) or kinds[v.kind]
-        lines.append(
-            f"| `{v.name}` | {v.meaning} | {allowed} | {f'`{v.default}`' if v.default else 'not set'} |"
-        )
-    return "\n".join(lines) + "\n"

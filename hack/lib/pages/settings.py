@@ -14,18 +14,9 @@ sys.path.insert(0, str(ROOT / "entrypoints"))
 
 
 def main() -> int:
-    from driverforge_driver.state import variables
-    from driverforge_toolkit.doctor import presentation
-    from driverforge_toolkit.toolkit import options
-    from driverforge_toolkit.validate import validator_settings
+    from pages.tables import contents
 
-    pages = {
-        "docs/environment.md": variables.page(),
-        "docs/toolkit-environment.md": options.page(),
-        "docs/validator-environment.md": validator_settings.page(),
-        "docs/doctor.md": presentation.page(),
-    }
-    return write_or_check(pages, __doc__)
+    return write_or_check(contents(), __doc__)
 
 
 if __name__ == "__main__":
