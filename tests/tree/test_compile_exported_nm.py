@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_driver.compile.exported import stand_in
+from driverforge_driver.compile.shortcuts import nm_stand_in
 from driverforge_host.adapters.real import real_host
 from support.process import missing, run
 
@@ -29,7 +29,7 @@ asm(".section .export_symbol, \\"a\\"\\n__export_symbol_one:\\n .asciz \\"GPL\\"
 
 @pytest.fixture
 def lister(tmp_path: Path) -> str:
-    return stand_in(real_host(), work=str(tmp_path))
+    return nm_stand_in(real_host(), work=str(tmp_path))
 
 
 def compiled(folder: Path, text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_core.elf import soname
+from driverforge_toolkit.cdi.libraries import soname
 from support.samples.tinyko import tiny_ko
 from support.samples.tinyso import tiny_so
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_toolkit.runtime.find.docker_info import parse
+from driverforge_toolkit.runtime.find.http import parse_info
 
 INFO = {
     "Runtimes": {"runc": {"path": "runc"}, "nvidia": {"path": "/n"}},
@@ -21,7 +21,7 @@ def answer(body: str, status: str = "HTTP/1.0 200 OK") -> bytes:
 
 
 def test_runtimes_and_the_default() -> None:
-    seen = parse(answer(json.dumps(INFO)), 7)
+    seen = parse_info(answer(json.dumps(INFO)), 7)
     assert (seen.pid, seen.handlers, seen.default, seen.version) == (
         7,
         {"nvidia": "/n", "runc": "runc"},
@@ -31,7 +31,7 @@ def test_runtimes_and_the_default() -> None:
 
 
 def test_a_docker_without_runtimes_has_none() -> None:
-    assert parse(answer('{"Runtimes": null}'), 7).handlers == {}
+    assert parse_info(answer('{"Runtimes": null}'), 7).handlers == {}
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_a_docker_without_runtimes_has_none() -> None:
 )
 def test_anything_else_is_one_message(data: bytes) -> None:
     with pytest.raises(Unavailable, match="docker"):
-        parse(data, 7)
+        parse_info(data, 7)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from driverforge_toolkit.runtime.backends import containerd, containerd_config, crio, docker
 from driverforge_toolkit.runtime.formats import jsonedit
-from driverforge_toolkit.runtime.formats.tomledit import edit, parse
-from driverforge_toolkit.runtime.formats.values import Change, leaves, same
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.values import leaves, same
 from driverforge_toolkit.runtime.model import RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import (
@@ -28,6 +28,7 @@ from support.fakes.runtimemodel import (
     effective,
     json_with,
     toml,
+    toml_with,
 )
 
 HANDLERS = nvidia_handlers("/t")
@@ -107,7 +108,7 @@ def test_containerds_files_keep_what_others_changed_since(
     files, where = node
     written = CONTAINERD.patched(where, files, effective(where, files), wanted)
     data = written[where.config] or b""
-    theirs = edit(data, [Change(path=("oom_score",), value=score)], where.config) + b"\n" + LATER
+    theirs = toml_with(data, ("oom_score",), score) + b"\n" + LATER
     undone = CONTAINERD.undone(where.config, original=files[where.config], written=data, current=theirs)
     rest = parse(undone.data or b"", where.config)
     root = parse(files[where.config] or b"", where.config)

@@ -11,11 +11,11 @@ from driverforge_core.errors import InputError, Unsupported
 from driverforge_toolkit.runtime.backends import containerd
 from driverforge_toolkit.runtime.backends.containerd import foreign
 from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
-from driverforge_toolkit.runtime.formats.tomledit import edit, parse
-from driverforge_toolkit.runtime.formats.values import Change, dotted, lookup
+from driverforge_toolkit.runtime.formats.tomledit import parse
+from driverforge_toolkit.runtime.formats.values import dotted, lookup
 from driverforge_toolkit.runtime.model import RUNC, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
-from support.fakes.runtimemodel import CONTAINERD, Files, daemon, effective
+from support.fakes.runtimemodel import CONTAINERD, Files, daemon, effective, toml_with
 
 patched, stripped, undone = CONTAINERD.patched, CONTAINERD.stripped, CONTAINERD.undone
 HANDLERS = nvidia_handlers("/t")[:2]
@@ -421,11 +421,7 @@ def test_the_section_stays_beside_a_runtime_that_was_added_since() -> None:
 
 def test_a_handler_that_others_made_the_default_stays() -> None:
     after = apply(NEW, "version = 2\n")[DROP_IN]
-    theirs = edit(
-        after.encode(),
-        [Change(path=(*CRI_V2, "containerd", "default_runtime_name"), value="nvidia-cdi")],
-        DROP_IN,
-    )
+    theirs = toml_with(after.encode(), (*CRI_V2, "containerd", "default_runtime_name"), "nvidia-cdi")
     result, _ = undo(DROP_IN, None, after, theirs.decode())
     assert set(lookup(values(result or ""), RUNTIMES)) == {"nvidia-cdi"}  # type: ignore[call-overload]
 

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from driverforge_core.errors import CommandFailed
-from driverforge_core.image import MODULE_SET_NAME, MODULES_ROOT, ImageFacts, ModuleSet
+from driverforge_core.image import ANSWERS_NAME, MODULE_SET_NAME, MODULES_ROOT, ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.names import NVIDIA_MODULES
-from driverforge_driver.compile.answers import write_answers
-from driverforge_host.ports import Host
+from driverforge_driver.compile.conftest import CATEGORIES
+from driverforge_host.ports import Files, Host
 
 
 def sets_folder(output: str, kernel: KernelRelease) -> str:
@@ -64,7 +64,7 @@ def stage_modules(
         signature_digests=signature_digests,
         network=network,
     )
-    write_answers(host.files, work, stage)
+    _write_answers(host.files, work, stage)
     host.files.write_atomic(f"{stage}/{MODULE_SET_NAME}", modules.to_json().encode())
     return modules
 
@@ -112,3 +112,27 @@ def _set_times(host: Host, output: str, base: str, epoch: int) -> None:
     above = base.removeprefix(output.rstrip("/")).strip("/").split("/")[:-1]
     parents = [f"{output.rstrip('/')}/{'/'.join(above[:depth])}" for depth in range(len(above), 0, -1)]
     host.commands.run(["touch", f"--date=@{epoch}", *parents])
+
+
+def _write_answers(files: Files, work: str, stage: str) -> None:
+    """Put the answers of conftest.sh in `work`, whoever asked, into the folder `stage`; no file without any.
+
+    They lie as a text beside the modules that were made of them. diff(1) shows what changed between two
+    kernels, or two compilers: there is a line for each macro, by its name, and the release is in none.
+    """
+    lines = set()
+    for name in ("headers", *CATEGORIES):
+        path = f"{work}/conftest/{name}.h"
+        if files.exists(path):
+            lines |= {
+                line
+                for line in files.read_text(path).splitlines()
+                if line.startswith(("#define ", "#undef "))
+            }
+    if lines:
+        text = "".join(f"{line}\n" for line in sorted(lines, key=_macro))
+        files.write_atomic(f"{stage}/{ANSWERS_NAME}", text.encode())
+
+
+def _macro(line: str) -> tuple[str, str]:
+    return line.split()[1], line

@@ -13,7 +13,7 @@ from typing import Any
 
 from driverforge_core.errors import InputError
 from driverforge_host.ports import Files
-from driverforge_toolkit.runtime.formats.tomledit import edit, parse
+from driverforge_toolkit.runtime.formats.configfile import toml_file
 from driverforge_toolkit.runtime.formats.values import REMOVED, Change, KeyPath, dotted, leaves, lookup
 
 IF_SET = {"if_set": True}  # a key that upstream leaves out while it has its zero value
@@ -260,7 +260,8 @@ def laid_over(
     fresh = render_config(wanted)
     if current is None or current == last:
         return LaidOver(data=fresh)
-    now, before, then = parse(current, name), parse(last or b"", name), parse(fresh, name)
+    file = toml_file(name, current)
+    now, before, then = file.values, file.with_data(last).values, file.with_data(fresh).values
     changes, kept = [], []
     for path, value in leaves(then):
         if lookup(now, path) == value:
@@ -272,6 +273,6 @@ def laid_over(
     for path, value in leaves(before):
         if lookup(then, path) is REMOVED and lookup(now, path) == value:
             changes.append(Change(path=path, value=REMOVED))
-    data = edit(current, changes, name)
-    config_of_table(parse(data, name), name)
-    return LaidOver(data=data, kept=tuple(kept))
+    file = file.edited(changes)
+    config_of_table(file.values, name)
+    return LaidOver(data=file.data or b"", kept=tuple(kept))

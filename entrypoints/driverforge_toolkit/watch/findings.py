@@ -197,20 +197,16 @@ def _files(runtime: RuntimeSeen) -> Iterator[Finding]:
         )
         return
     lost = [name for name, program in runtime.handlers.items() if runtime.stated.get(name) != program]
-    if lost:
-        evidence = (*told, f"{runtime.kind} would be without {', '.join(lost)} after its next restart")
-        yield Finding(
-            what=FindingKind.CONFIG_REWRITTEN,
-            subject=runtime.config,
-            evidence=evidence,
-            remedy="driverctl runtime apply",
+    if lost or runtime.stripped:
+        then = (
+            f"would be without {', '.join(lost)} after its next restart"
+            if lost
+            else "is without our handlers when its root file is made again"
         )
-    elif runtime.stripped:
-        evidence = (*told, f"{runtime.kind} is without our handlers when its root file is made again")
         yield Finding(
             what=FindingKind.CONFIG_REWRITTEN,
             subject=runtime.config,
-            evidence=evidence,
+            evidence=(*told, f"{runtime.kind} {then}"),
             remedy="driverctl runtime apply",
         )
     elif others:

@@ -81,6 +81,11 @@ def json_with(data: bytes, path: KeyPath, value: object) -> bytes:
     return json_file("", data).edited([Change(path=path, value=value)]).data or b""
 
 
+def toml_with(data: bytes, path: KeyPath, value: object) -> bytes:
+    """A TOML document with another value for a key."""
+    return toml_file("", data).edited([Change(path=path, value=value)]).data or b""
+
+
 def as_bytes(files: Contents) -> Files:
     return {path: file.data for path, file in files.items()}
 

@@ -1,8 +1,8 @@
 """Which container runtime a node has.
 
 `daemon` finds the process behind a socket and its files, `supervisor` who starts it again, `kubelet` the one
-that the kubelet says it uses, `selection` the one that is meant. `cri`, `crio_config` and `docker_info` ask a
-running one. `processes` reads /proc for them all.
+that the kubelet says it uses, `selection` the one that is meant. `cri` and `http` ask a running one.
+`processes` reads /proc for them all.
 
 Imports formats and the shared values (model, request, journal), no other room.
 """

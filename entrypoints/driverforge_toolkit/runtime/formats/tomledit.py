@@ -43,12 +43,6 @@ def parse(data: bytes, name: str) -> dict[str, object]:
         ) from error
 
 
-def edit(data: bytes, changes: Sequence[Change], name: str) -> bytes:
-    """The document with `changes` applied in order. Raises as `ConfigFile.edited`."""
-    values = parse(data, name)
-    return edited(data, values, changes, name, keep={})[0] if changes else data
-
-
 def edited(
     data: bytes,
     values: Mapping[str, object],
