@@ -267,15 +267,6 @@ class RootedFiles:
             label = os.getxattr(self.real(path), SELINUX).decode().rstrip("\0")
         return Metadata(mode=stat.S_IMODE(found.st_mode), user=found.st_uid, group=found.st_gid, label=label)
 
-    def set_metadata(self, path: str, metadata: Metadata) -> None:
-        target = self.real(path)
-        with reporting(f"setting the owner and mode of {path}"):
-            os.chown(target, metadata.user, metadata.group)
-            os.chmod(target, metadata.mode)
-        if metadata.label:
-            with suppress(OSError):  # SELinux may be off by now
-                os.setxattr(target, SELINUX, metadata.label.encode())
-
     def read_only(self, path: str) -> bool:
         return bool(os.statvfs(self.real(path)).f_flag & os.ST_RDONLY)
 

@@ -97,9 +97,6 @@ class Files(Protocol):
     def write_in_place(self, path: str, data: bytes) -> None:
         """For files that are not ours to replace: sysfs attributes and bind-mounted single files."""
 
-    def set_metadata(self, path: str, metadata: Metadata) -> None:
-        """Set owner, mode and, where the file system has labels, the SELinux context."""
-
     def copy(self, source: str, target: str) -> None: ...
     def make_dirs(self, path: str, *, mode: int = 0o755) -> None: ...
     def make_private_dir(self, path: str) -> None:
