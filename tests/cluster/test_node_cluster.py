@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable
-from driverforge_host.adapters.api_server import Address, ApiServer, find
+from driverforge_kube.address import Address, find
+from driverforge_kube.apiserver import KubernetesClient
 from support.cluster.kubernetes import OPERATOR, Api
 from support.cluster.operator import add_node
 
@@ -23,12 +24,12 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture
-def server(api: Api, tmp_path: Path) -> ApiServer:
+def server(api: Api, tmp_path: Path) -> KubernetesClient:
     """As in a pod: an account's folder and two variables."""
     (tmp_path / "ca.crt").write_bytes(api.certificate.read_bytes())
     (tmp_path / "token").write_text(f"{api.operator}\n")
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)}
-    return ApiServer(find(environ, account=str(tmp_path)))
+    return KubernetesClient(find(environ, account=str(tmp_path)))
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def node(api: Api) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("node")
-def test_a_node_is_read_and_its_label_changed(server: ApiServer) -> None:
+def test_a_node_is_read_and_its_label_changed(server: KubernetesClient) -> None:
     server.patch(NODE, {"metadata": {"labels": {"nvidia.com/gpu.deploy.driver": "pre-installed"}}})
     found = server.get(NODE)
     assert found
@@ -47,13 +48,13 @@ def test_a_node_is_read_and_its_label_changed(server: ApiServer) -> None:
     assert "feature.node.kubernetes.io/system-os_release.ID" in found["metadata"]["labels"]
 
 
-def test_what_is_not_there_is_none_to_read_and_nothing_to_delete(server: ApiServer) -> None:
+def test_what_is_not_there_is_none_to_read_and_nothing_to_delete(server: KubernetesClient) -> None:
     assert server.get("/api/v1/nodes/no-such") is None
     server.delete(f"{MAPS}/no-such")
 
 
 def test_a_list_is_read_in_pages_and_by_label(api: Api, tmp_path: Path) -> None:
-    server = ApiServer(_of_kubeconfig(api, tmp_path), page=2)
+    server = KubernetesClient(_of_kubeconfig(api, tmp_path), page=2)
     for number in range(5):
         metadata = {"name": f"listed-{number}", "labels": {"kind": "listed", "odd": str(number % 2)}}
         server.create(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
@@ -68,7 +69,7 @@ def test_a_list_is_read_in_pages_and_by_label(api: Api, tmp_path: Path) -> None:
     assert list(server.list(MAPS, labels="kind=listed")) == []
 
 
-def test_an_object_that_is_there_already_is_refused_in_the_servers_words(server: ApiServer) -> None:
+def test_an_object_that_is_there_already_is_refused_in_the_servers_words(server: KubernetesClient) -> None:
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "twice"}}
     server.create(MAPS, document)
     try:
@@ -80,12 +81,12 @@ def test_an_object_that_is_there_already_is_refused_in_the_servers_words(server:
 
 
 def test_an_answer_without_end_is_not_read(api: Api, tmp_path: Path) -> None:
-    server = ApiServer(_of_kubeconfig(api, tmp_path), largest=100)
+    server = KubernetesClient(_of_kubeconfig(api, tmp_path), largest=100)
     with pytest.raises(Unavailable, match="larger than 100 bytes"):
         server.get("/api/v1/namespaces/default")
 
 
-def test_a_token_is_read_for_each_request(server: ApiServer, tmp_path: Path) -> None:
+def test_a_token_is_read_for_each_request(server: KubernetesClient, tmp_path: Path) -> None:
     good = (tmp_path / "token").read_text()
     (tmp_path / "token").write_text("wrong")
     with pytest.raises(NotPermitted, match="does not let us GET"):
@@ -97,7 +98,7 @@ def test_a_token_is_read_for_each_request(server: ApiServer, tmp_path: Path) -> 
 def test_a_server_of_another_authority_is_not_trusted(api: Api, tmp_path: Path) -> None:
     stranger = replace(_of_kubeconfig(api, tmp_path), trust=ssl.create_default_context())
     with pytest.raises(TemporaryFailure, match="does not answer") as caught:
-        ApiServer(stranger).get(NODE)
+        KubernetesClient(stranger).get(NODE)
     assert "CERTIFICATE_VERIFY_FAILED" in caught.value.details[0]
 
 
@@ -108,7 +109,7 @@ def _of_kubeconfig(api: Api, folder: Path) -> Address:
 
 
 def test_a_kubeconfig_as_json_says_where_and_who(api: Api, tmp_path: Path) -> None:
-    assert ApiServer(_of_kubeconfig(api, tmp_path)).get("/api/v1/namespaces/default")
+    assert KubernetesClient(_of_kubeconfig(api, tmp_path)).get("/api/v1/namespaces/default")
 
 
 @pytest.mark.parametrize("text", ["apiVersion: v1\n", "{}", "[]", json.dumps({"current-context": "x"})])

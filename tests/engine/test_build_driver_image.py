@@ -129,7 +129,7 @@ def test_the_driver_comes_out_of_the_image_and_the_entrypoint_is_ours(nvidias: S
     assert (facts.payload, facts.variant, set(facts.source_digests)) == ("image", "jit", set(facts.sources))
     assert "usage: nvidia-driver init|load" in nvidias.in_image(jit, "nvidia-driver init --x 2>&1 || true")
     assert nvidias.in_image(jit, "ls /usr/local/bin").split() == ["driverctl", "nvidia-driver"]
-    packages = ["driverctl", "driverforge_core", "driverforge_driver", "driverforge_host"]
+    packages = ["driverctl", "driverforge_core", "driverforge_driver", "driverforge_host", "driverforge_kube"]
     assert nvidias.in_image(jit, "ls /opt/driverforge/lib").split() == packages
     config = nvidias.bench.engine.docker("image", "inspect", "--format", "{{json .Config}}", jit).stdout
     assert (json.loads(config)["Entrypoint"], json.loads(config)["Cmd"]) == (["nvidia-driver"], ["init"])

@@ -22,7 +22,7 @@ from support.skipping import provided
 
 # as its pod runs in the cluster, and less: no network
 CONFINED = ["--read-only", "--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-OWN = {"driverforge_core", "driverforge_oci", "driverforge_operator"}
+OWN = {"driverforge_core", "driverforge_oci", "driverforge_kube", "driverforge_operator"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,14 @@ import sys
 from pathlib import Path
 
 _TESTS = Path(__file__).resolve().parents[1]
-_PACKAGES = ("driverforge_core", "driverforge_oci", "driverforge_host", "driverforge_driver", "driverctl")
+_PACKAGES = (
+    "driverforge_core",
+    "driverforge_oci",
+    "driverforge_kube",
+    "driverforge_host",
+    "driverforge_driver",
+    "driverctl",
+)
 _HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", *_PACKAGES})
 
 

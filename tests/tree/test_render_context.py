@@ -211,6 +211,7 @@ def test_images_have_the_packages_that_they_run_and_no_more(lock: Lock) -> None:
         "driverforge_core",
         "driverforge_driver",
         "driverforge_host",
+        "driverforge_kube",
     }
 
 

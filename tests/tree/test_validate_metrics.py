@@ -1,13 +1,11 @@
-"""The node status exporter: what it serves, and that no client can stop it. Real sockets."""
+"""The node status exporter: what it serves."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_core.validations import FOLDER
 from driverforge_host.adapters.clock import SignalClock
-from driverforge_host.adapters.metrics_server import AT_ONCE, HttpMetrics
+from driverforge_host.adapters.metrics_server import HttpMetrics
 from driverforge_host.ports import Host, JsonObject
 from driverforge_toolkit.app.status_exporter import export
 from driverforge_toolkit.validate.context import Context
@@ -170,61 +168,6 @@ def test_each_metric_has_its_words_and_a_name_is_quoted(node: FakeNode) -> None:
     page = exported(node, FakeCluster(), seconds=30, name='n"1\n')[-1]
     assert page.count("# HELP ") == page.count("# TYPE ") == len(METRICS)
     assert page.count('{node="n\\"1\\n"} ') == len(METRICS)
-
-
-# --- over HTTP --------------------------------------------------------------------------------------
-
-
-def fetch(port: int, path: str = "/metrics") -> str:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        return str(answer.read().decode())
-
-
-def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=30)
-
-
-def test_prometheus_reads_the_page_of_now() -> None:
-    pages = iter(("first 1\n", "second 2\n"))
-    with HttpMetrics().serve(0, lambda: next(pages)) as port:
-        assert fetch(port) == "first 1\n"
-        assert fetch(port, "/metrics?name[]=x") == "second 2\n"
-
-
-def test_silent_clients_do_not_keep_prometheus_out() -> None:
-    """Ten times as many as are served at once, none of which ever says a whole request."""
-    with HttpMetrics().serve(0, lambda: "a 1\n") as port, ExitStack() as stack:
-        silent = [stack.enter_context(connect(port)) for _ in range(10 * AT_ONCE)]
-        for client in silent[::2]:
-            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
-        assert fetch(port) == "a 1\n"
-        silent[0].settimeout(30)
-        assert silent[0].recv(1) == b"", "the oldest one was ended"
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"\x00\xff\r\n\r\n",
-        b"POST /metrics HTTP/1.1\r\n\r\n",
-        b"GET " + b"/" * 100_000 + b" HTTP/1.1\r\n\r\n",
-        b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
-        b"GET /etc/passwd HTTP/1.1\r\n\r\n",
-    ],
-    ids=["bytes", "post", "long", "headers", "another-path"],
-)
-def test_a_request_that_is_none_of_ours_gets_nothing(request_: bytes) -> None:
-    with HttpMetrics().serve(0, lambda: "secret 1\n") as port:
-        answer = b""
-        # it may be refused before all of it was sent
-        with connect(port) as client, suppress(OSError):
-            client.sendall(request_)
-            client.shutdown(socket.SHUT_WR)
-            answer = client.recv(1 << 16)
-        assert b"secret" not in answer
-        assert fetch(port) == "secret 1\n"
 
 
 def test_a_port_that_is_taken_is_told() -> None:

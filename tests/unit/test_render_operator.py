@@ -73,7 +73,7 @@ def test_the_dockerfile_is_the_golden_one(wheels: Path) -> None:
 def test_it_holds_the_operator_and_its_wheels_and_nothing_else(wheels: Path) -> None:
     entries = context(wheels).entries
     packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
-    own = {"driverforge_core", "driverforge_oci", "driverforge_operator"}
+    own = {"driverforge_core", "driverforge_oci", "driverforge_kube", "driverforge_operator"}
     assert packages == {*own, "click", "click-8.5.1.dist-info"}
     assert "lib/click/_speed.so" in entries
     assert "lib/driverforge_operator/operands/manifests/driver.yaml" in entries

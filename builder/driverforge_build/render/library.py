@@ -26,7 +26,13 @@ THIRD_PARTY = {
 
 Pure Python, so that one tree serves every base image and CPU; their licences go along.
 """
-DRIVER_IMAGE = ("driverforge_core", "driverforge_host", "driverforge_driver", "driverctl")
+DRIVER_IMAGE = (
+    "driverforge_core",
+    "driverforge_kube",
+    "driverforge_host",
+    "driverforge_driver",
+    "driverctl",
+)
 """What a driver image runs: Python 3.10 and the standard library are enough for it."""
 TOOLKIT_IMAGE = (*DRIVER_IMAGE, "driverforge_toolkit", *THIRD_PARTY)
 """The image for every operating system also has `driver-manager`, which is a command of the driver half."""

@@ -23,7 +23,7 @@ from driverforge_build.render.library import package_files
 from driverforge_build.render.programs import Lack, ProgramsSpec, all_or_none, on_system
 from driverforge_core import __version__
 
-OWN = ("driverforge_core", "driverforge_oci", "driverforge_operator")
+OWN = ("driverforge_core", "driverforge_oci", "driverforge_kube", "driverforge_operator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from driverforge_core import log
 from driverforge_driver.app.driver_removal import Removal, may_install
-from driverforge_host.adapters import api_server
+from driverforge_kube.address import find
+from driverforge_kube.apiserver import KubernetesClient
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +39,6 @@ def run(args: argparse.Namespace, host: Host) -> int:
         force=args.force_reinstall or environ.get("FORCE_REINSTALL", "").lower() == "true",
     )
     kubeconfig = args.kubeconfig or environ.get("KUBECONFIG", "")
-    why = may_install(host, lambda: api_server.ApiServer(api_server.find(environ, kubeconfig)), removal)
+    why = may_install(host, lambda: KubernetesClient(find(environ, kubeconfig)), removal)
     log.info("the driver's container may start", why=why)
     return 0

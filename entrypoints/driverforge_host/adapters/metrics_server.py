@@ -1,105 +1,17 @@
-"""The page that Prometheus reads, over HTTP.
-
-Anybody who reaches the node may connect, so what a client can take is bounded: a few connections at a time,
-each one's oldest ended for a new one, and seconds of silence.
-"""
+"""The page that Prometheus reads."""
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from driverforge_core.errors import Unavailable
-
-AT_ONCE = 8  # connections
-SILENCE = 5.0  # seconds
-CONTENT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-    # with the base class's 5, a burst of connections makes Prometheus' wait for seconds
-    request_queue_size = 128
-
-    def __init__(self, port: int, page: Callable[[], str]) -> None:
-        self.page = page
-        self._open: list[socket.socket] = []
-        self._lock = threading.Lock()
-        # pods may have IPv6 addresses alone; this socket serves IPv4, too
-        self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-        super().__init__(("", port), _Page)
-
-    def server_bind(self) -> None:
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # HTTPServer.server_bind asks the resolver for our own name, which may take minutes
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "", self.server_address[1]
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._open.append(request)
-            oldest = self._open.pop(0) if len(self._open) > AT_ONCE else None
-        if oldest:
-            _end(oldest)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock, suppress(ValueError):
-            self._open.remove(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that goes away is no event of ours."""
-
-
-def _end(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Page(BaseHTTPRequestHandler):
-    timeout = SILENCE  # type: ignore[mutable-override]  # the base class allows None
-    server_version = "driverforge"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        assert isinstance(self.server, _Server)
-        found = self.path.partition("?")[0] == "/metrics"
-        body = self.server.page().encode() if found else b"the metrics are at /metrics\n"
-        self.send_response(200 if found else 404)
-        self.send_header("Content-Type", CONTENT)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, the name is the base class's
-        """Nothing: a scrape is no event."""
+from driverforge_kube.endpoints import serving
 
 
 class HttpMetrics:
     """The `MetricsServer` port."""
 
-    @contextmanager
-    def serve(self, port: int, page: Callable[[], str]) -> Iterator[int]:
-        try:
-            server = _Server(port, page)
-        except OSError as error:
-            raise Unavailable(
-                f"port {port} cannot be served",
-                details=[str(error)],
-                resolution="set METRICS_PORT to a port that nothing else on the node uses",
-            ) from error
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            server.server_close()
+    def serve(self, port: int, page: Callable[[], str]) -> AbstractContextManager[int]:
+        pages = {"/metrics": lambda: (True, page())}
+        taken = "set METRICS_PORT to a port that nothing else on the node uses"
+        return serving(("", port), pages, resolution=taken)

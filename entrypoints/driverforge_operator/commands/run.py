@@ -15,6 +15,14 @@ from driverforge_core import log
 from driverforge_operator.commands.options import namespace_option
 
 
+def _address(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal():
+        raise click.BadParameter(f"{text}: write [ADDRESS]:PORT")
+    # an address of IPv6 has brackets here, and none in a socket
+    return host.strip("[]"), int(port)
+
+
 @click.command("run")
 @namespace_option
 @click.option(
@@ -28,10 +36,12 @@ from driverforge_operator.commands.options import namespace_option
 )
 @click.option(
     "--listen",
-    default="0.0.0.0:8080",
+    default=":8080",
     show_default=True,
-    metavar="ADDRESS:PORT",
-    help="Where /healthz, /readyz and /metrics are served; port 0 is any that is free.",
+    metavar="[ADDRESS]:PORT",
+    callback=_address,
+    help="Where /healthz, /readyz and /metrics are served: all addresses where none is given; port 0 is any "
+    "that is free.",
 )
 @click.option(
     "--log-format",
@@ -41,15 +51,15 @@ from driverforge_operator.commands.options import namespace_option
     envvar="DRIVERFORGE_LOG_FORMAT",
     help="One event a line, for people or for programs.",
 )
-def run_command(*, namespace: str, seconds: int, listen: str, log_format: str) -> int:
+def run_command(*, namespace: str, seconds: int, listen: tuple[str, int], log_format: str) -> int:
     """Keep the cluster as its ClusterPolicy and NVIDIADriver resources ask, until SIGTERM.
 
     Of several replicas one writes: the holder of the Lease `driverforge-operator`, which it gives back when
     it is stopped. While NVIDIA's operator runs in the cluster nothing is written, but a condition that says
     so. Logs go to stderr, one event a line.
     """
+    from driverforge_kube.endpoints import serving
     from driverforge_operator.app.control import Controller
-    from driverforge_operator.app.endpoints import serving
     from driverforge_operator.app.lease import Elector, Terms
     from driverforge_operator.app.metrics import Metrics
     from driverforge_operator.cluster.api import connect
@@ -79,7 +89,8 @@ def run_command(*, namespace: str, seconds: int, listen: str, log_format: str) -
         "/readyz": controller.ready,
         "/metrics": lambda: (True, metrics.text()),
     }
-    with serving(_address(listen), pages) as port:
+    taken = "serve on another port: --listen [ADDRESS]:PORT"
+    with serving(listen, pages, resolution=taken) as port:
         log.info("serving", port=port)
         election = threading.Thread(target=elector.run, args=(stop,), name="lease", daemon=True)
         election.start()
@@ -88,10 +99,3 @@ def run_command(*, namespace: str, seconds: int, listen: str, log_format: str) -
         if not election.is_alive():
             elector.release()
     return 0
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal():
-        raise click.BadParameter(f"{text}: write ADDRESS:PORT", param_hint="--listen")
-    return host, int(port)

@@ -6,8 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from driverforge_core.validations import Component
-from driverforge_host.adapters import api_server
 from driverforge_host.adapters.metrics_server import HttpMetrics
+from driverforge_kube.address import find
+from driverforge_kube.apiserver import KubernetesClient
 from driverforge_toolkit.adapters.cuda_driver import DriverApi
 from driverforge_toolkit.app.status_exporter import export
 from driverforge_toolkit.app.validation import validate
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
     context = Context(
         host=host,
         settings=settings,
-        cluster=cache(lambda: api_server.ApiServer(api_server.find(host.environ, settings.kubeconfig))),
+        cluster=cache(lambda: KubernetesClient(find(host.environ, settings.kubeconfig))),
         cuda=DriverApi,
     )
     if settings.component is Component.METRICS:

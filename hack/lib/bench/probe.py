@@ -90,7 +90,13 @@ def _install(folder: Path, python: str) -> str:
 
     They are compiled, and the byte code is never checked against the source.
     """
-    for package in ("driverforge_core", "driverforge_host", "driverforge_driver", "driverctl"):
+    for package in (
+        "driverforge_core",
+        "driverforge_kube",
+        "driverforge_host",
+        "driverforge_driver",
+        "driverctl",
+    ):
         shutil.copytree(_PACKAGES / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     process.run(python, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder)
     text = LAUNCHER.replace("/opt/driverforge/lib", str(folder)).replace("exec python3", f"exec {python}")

@@ -20,6 +20,13 @@ from support.machines.guest import Content, Guest
 
 CONTAINER = "/ctr"
 _PACKAGES = Path(__file__).resolve().parents[3] / "entrypoints"
+_DRIVER_IMAGE = (
+    "driverforge_core",
+    "driverforge_kube",
+    "driverforge_host",
+    "driverforge_driver",
+    "driverctl",
+)
 
 # in the guest: `driverctl ARGUMENTS` runs in the container; `hold DEVICE` keeps a device open until `release`
 SETUP = f"""
@@ -104,7 +111,7 @@ def library_files() -> dict[str, Path]:
     """This checkout's node half by its path in an image."""
     return {
         f"/opt/driverforge/lib/{file.relative_to(_PACKAGES)}": file
-        for package in ("driverforge_core", "driverforge_host", "driverforge_driver", "driverctl")
+        for package in _DRIVER_IMAGE
         for file in sorted((_PACKAGES / package).rglob("*.py"))
     }
 

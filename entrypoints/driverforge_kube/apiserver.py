@@ -2,99 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
-import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable
-from driverforge_host.ports import JsonObject
+from driverforge_core import __version__
+from driverforge_core.errors import NotPermitted, TemporaryFailure, Unavailable
+from driverforge_kube.address import Address
 
-ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+JsonObject = dict[str, Any]
 TIMEOUT = 30.0  # seconds for one request
 LARGEST = 64 << 20  # bytes of one answer
 PAGE = 250  # objects
+_PROGRAM = f"driverforge/{__version__}"
 LATER = (408, 429, 500, 502, 503, 504)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where the server is, what it is trusted by, and how to log in.
+class KubernetesClient:
+    """A client by the paths of objects: '/api/v1/nodes/NAME'.
 
-    `token` is asked for each request: the kubelet renews a pod's token.
-    """
-
-    host: str
-    port: int
-    trust: ssl.SSLContext
-    token: Callable[[], str]
-
-
-def find(environ: Mapping[str, str], kubeconfig: str = "", *, account: str = ACCOUNT) -> Address:
-    """The cluster of a kubeconfig, else the one that this pod is in. Raises Unavailable and InputError."""
-    if kubeconfig:
-        return _of_kubeconfig(Path(kubeconfig))
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port or not port.isdigit():
-        raise Unavailable(
-            "no cluster is known",
-            details=["KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as in a pod"],
-            resolution="run this in a pod, or give a kubeconfig as JSON: KUBECONFIG",
-        )
-    folder = Path(account)
-    try:
-        trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-    except OSError as error:
-        raise Unavailable(
-            "the pod's service account cannot be read",
-            details=[str(error)],
-            resolution="the pod needs automountServiceAccountToken: true",
-        ) from error
-    return Address(
-        host=host, port=int(port), trust=trust, token=lambda: (folder / "token").read_text().strip()
-    )
-
-
-def _of_kubeconfig(path: Path) -> Address:
-    """The current context, with a token or a client certificate in files."""
-    try:
-        document = json.loads(path.read_text())
-        context = _named(document, "context", document["current-context"])
-        cluster = _named(document, "cluster", context["cluster"])
-        user = _named(document, "user", context["user"])
-        url = urlsplit(cluster["server"])
-        trusted = base64.b64decode(cluster.get("certificate-authority-data", "")).decode()
-        trust = ssl.create_default_context(
-            cafile=cluster.get("certificate-authority"), cadata=trusted or None
-        )
-        if "client-certificate" in user:
-            trust.load_cert_chain(user["client-certificate"], user.get("client-key"))
-        token = str(user.get("token", ""))
-        host, port = str(url.hostname), url.port or 443
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        raise InputError(
-            f"{path} is no kubeconfig that this program reads",
-            details=[f"{type(error).__name__}: {error}"],
-            resolution="write one with `kubectl config view --raw --minify --flatten -o json`, "
-            "with a token as its user's credentials",
-        ) from error
-    return Address(host=host, port=port, trust=trust, token=lambda: token)
-
-
-def _named(document: Any, kind: str, name: str) -> Any:
-    return next(entry[kind] for entry in document[f"{kind}s"] if entry["name"] == name)
-
-
-class ApiServer:
-    """The `Cluster` port. A connection a request: a node's programs ask a few times a minute.
-
-    No proxy of the environment is asked: the API server is a neighbour.
+    A connection a request: its users ask a few times a minute. No proxy of the environment is asked: the API
+    server is a neighbour. Each method raises NotPermitted where the server refuses us (401, 403),
+    TemporaryFailure where it cannot answer now, and Unavailable for any other refusal.
     """
 
     def __init__(self, address: Address, *, page: int = PAGE, largest: int = LARGEST) -> None:
@@ -103,9 +35,11 @@ class ApiServer:
         self._largest = largest  # bytes of one answer
 
     def get(self, path: str) -> JsonObject | None:
+        """An object, None where there is none."""
         return self._request("GET", path, absent_ok=True)
 
     def list(self, path: str, *, labels: str = "") -> Iterator[JsonObject]:
+        """The objects of a collection that fit a label selector, read in pages."""
         after = ""
         while True:
             query = f"limit={self._page}&labelSelector={quote(labels)}&continue={quote(after)}"
@@ -116,12 +50,15 @@ class ApiServer:
                 return
 
     def patch(self, path: str, change: JsonObject) -> None:
+        """Change fields of an object (JSON merge patch)."""
         self._request("PATCH", path, change, kind="application/merge-patch+json")
 
     def create(self, path: str, document: JsonObject) -> None:
+        """Add an object to a collection."""
         self._request("POST", path, document)
 
     def delete(self, path: str) -> None:
+        """Remove an object; nothing happens where there is none."""
         self._request("DELETE", path, absent_ok=True)
 
     def _request(
@@ -134,7 +71,7 @@ class ApiServer:
         absent_ok: bool = False,
     ) -> JsonObject | None:
         where = self._address
-        headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": "driverforge-node"}
+        headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": _PROGRAM}
         data = json.dumps(body).encode() if body is not None else None
         connection = http.client.HTTPSConnection(where.host, where.port, context=where.trust, timeout=TIMEOUT)
         try:
@@ -142,12 +79,13 @@ class ApiServer:
                 headers["Authorization"] = f"Bearer {token}"
             with closing(connection):
                 connection.request(method, path, data, headers)
-                response = connection.getresponse()
-                text = response.read(self._largest + 1)
+                # who ends the connection after its answer leaves it to the answer to close
+                with connection.getresponse() as response:
+                    text = response.read(self._largest + 1)
         except (OSError, http.client.HTTPException) as error:
             raise TemporaryFailure(
                 f"the API server does not answer: {method} {path.partition('?')[0]}",
-                details=[f"https://{where.host}:{where.port}: {error!r}"],
+                details=[f"{where}: {error!r}"],
                 resolution="look whether the node reaches the API server; this is tried again",
             ) from error
         if response.status == http.client.NOT_FOUND and absent_ok:
