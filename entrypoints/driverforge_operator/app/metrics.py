@@ -12,12 +12,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
+
+from driverforge_kube import prometheus
+from driverforge_kube.prometheus import Metric, Sample
 
 _THEIRS = "gpu_operator_"
 _OURS = "driverforge_operator_"
 
 # name -> type, what it says
-METRICS: Mapping[str, tuple[str, str]] = {
+METRICS: Mapping[str, tuple[Literal["counter", "gauge", "summary"], str]] = {
     f"{_THEIRS}gpu_nodes_total": ("gauge", "Nodes with a GPU."),
     f"{_THEIRS}reconciliation_total": ("counter", "Rounds in which something was decided."),
     f"{_THEIRS}reconciliation_failed_total": ("counter", "Rounds in which a write failed."),
@@ -83,24 +87,22 @@ class Metrics:
         self.set("process_resident_memory_bytes", _resident())
         with self._lock:
             values = sorted(self._values.items())
-        lines = []
-        for name, (kind, told) in METRICS.items():
-            parts = (name, f"{name}_sum", f"{name}_count") if kind == "summary" else (name,)
-            found = [(key, value) for key, value in values if key[0] in parts]
-            if found:
-                lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
-                lines += [f"{_shown(key)} {value:.15g}" for key, value in found]
-        return "\n".join([*lines, ""])
+        return prometheus.page(
+            (
+                Metric(name=name, kind=kind, about=told),
+                [
+                    Sample(value=value, labels=dict(labels), part=part)
+                    for part in (("", "count", "sum") if kind == "summary" else ("",))
+                    for (series, labels), value in values
+                    if series == "_".join(filter(None, (name, part)))
+                ],
+            )
+            for name, (kind, told) in METRICS.items()
+        )
 
 
 def _series(name: str, labels: Mapping[str, str]) -> _Series:
     return name, tuple(sorted(labels.items()))
-
-
-def _shown(key: _Series) -> str:
-    name, labels = key
-    pairs = ",".join(f'{label}="{value}"' for label, value in labels)
-    return f"{name}{{{pairs}}}" if pairs else name
 
 
 def _resident() -> float:

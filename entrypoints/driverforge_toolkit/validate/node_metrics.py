@@ -10,6 +10,8 @@ from driverforge_core.errors import DriverforgeError
 from driverforge_core.pci import NVIDIA_VENDOR
 from driverforge_core.validations import Component
 from driverforge_host.gpu.detect import pci_devices
+from driverforge_kube import prometheus
+from driverforge_kube.prometheus import Metric, Sample
 from driverforge_toolkit.validate import driver_check
 from driverforge_toolkit.validate.container_checks import resources
 from driverforge_toolkit.validate.context import Context
@@ -78,11 +80,8 @@ class NodeMetrics:
         """Make the page anew: readers see the old one or the new one, never a part."""
         started = f"{NODE}metrics_ready_ts_seconds"
         self.values[started] = self.values[started] or self.context.host.clock.now()
-        label = "".join(
-            {"\\": "\\\\", '"': '\\"', "\n": "\\n"}.get(c, c) for c in self.context.settings.node_name
+        labels = {"node": self.context.settings.node_name}
+        self.page = prometheus.page(
+            (Metric(name=name, about=meaning), [Sample(value=self.values[name], labels=labels)])
+            for name, meaning in METRICS
         )
-        lines = []
-        for name, meaning in METRICS:
-            value = f'{name}{{node="{label}"}} {self.values[name]:.15g}'
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", value]
-        self.page = "\n".join(lines) + "\n"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from driverforge_core import log
 from driverforge_host.ports import Files, text_of
+from driverforge_kube.prometheus import Metric, Sample, page
 from driverforge_toolkit.watch.findings import Findings, Observation
 
 STATUS = "status.json"
@@ -17,6 +18,8 @@ METRICS = "metrics.prom"
 KEY = "watch"  # status.json's other keys are those of `toolkit run`
 EVENTS = 20  # the last ones stay in the status file
 PREFIX = "driverforge_toolkit"
+_Kind = Literal["counter", "gauge"]
+_Family = tuple[Metric, list[Sample]]
 
 
 class EventReason(str, Enum):
@@ -148,92 +151,85 @@ def write_metrics(files: Files, folder: str, text: str) -> None:
 def metrics(
     findings: Findings, seen: Observation, record: WatchRecord, *, looks: Mapping[str, int], now: float
 ) -> str:
-    """Metrics for the node exporter's textfile collector or a sidecar.
-
-    The text is in Prometheus' format (prometheus.io, "Exposition formats").
-    """
+    """Metrics for the node exporter's textfile collector or a sidecar."""
     current: dict[str, int] = {}
     for finding in findings:
         current[finding.what.value] = current.get(finding.what.value, 0) + 1
-    parts = [
-        *_family("findings", "gauge", "what differs now", "what", current),
-        *_family(
+    families = [
+        _family("findings", "gauge", "what differs now", "what", current),
+        _family(
             "findings_total",
             "counter",
             "findings since the start of the watch",
             "what",
             record.counts_by_label("findings_total"),
         ),
-        *_family(
+        _family(
             "reapplies_total",
             "counter",
             "re-applies of the runtime's configuration",
             "result",
             record.counts_by_label("reapplies_total"),
         ),
-        *_family(
+        _family(
             "spec_writes_total",
             "counter",
             "CDI specs that the watch wrote again",
             "result",
             record.counts_by_label("spec_writes_total"),
         ),
-        *_handlers(seen),
-        *_family(
+        _handlers(seen),
+        _family(
             "cdi_spec_age_seconds",
             "gauge",
             "since the CDI spec was written",
             "path",
             {spec.path: max(0, round(now - spec.written)) for spec in seen.specs if spec.written},
         ),
-        *_family(
+        _family(
             "cdi_spec_stale",
             "gauge",
             "1 for a CDI spec that does not describe the node",
             "path",
             {spec.path: int(bool(spec.reasons)) for spec in seen.specs},
         ),
-        *_family(
+        _family(
             "driver_info", "gauge", "the driver's version", "version", {seen.installed.driver or "none": 1}
         ),
-        *_family(
+        _family(
             "release_info",
             "gauge",
             "the toolkit's release in force",
             "release",
             {seen.installed.release or "none": 1},
         ),
-        *_family("looks_total", "counter", "looks at the node: stamps only, or whole", "kind", looks),
-        *_family(
+        _family("looks_total", "counter", "looks at the node: stamps only, or whole", "kind", looks),
+        _family(
             "last_look_timestamp_seconds", "gauge", "when the watch was alive last", "", {"": round(now)}
         ),
     ]
-    return "\n".join(parts) + "\n"
+    return page(families)
 
 
-def _handlers(seen: Observation) -> Iterator[str]:
-    handlers = [(runtime, name) for runtime in seen.runtimes for name in runtime.handlers]
-    if handlers:
-        yield from _head("handler_in_force", "gauge", "1 where the running daemon reports our handler")
-    for runtime, name in handlers:
-        labels = {"runtime": runtime.kind, "config": runtime.config, "handler": name}
-        text = ",".join(f"{label}={_label(value)}" for label, value in labels.items())
-        yield f"{PREFIX}_handler_in_force{{{text}}} {int(runtime.in_force(name))}"
+def _handlers(seen: Observation) -> _Family:
+    metric = _metric("handler_in_force", "gauge", "1 where the running daemon reports our handler")
+    return metric, [
+        Sample(
+            value=runtime.in_force(name),
+            labels={"runtime": runtime.kind, "config": runtime.config, "handler": name},
+        )
+        for runtime in seen.runtimes
+        for name in runtime.handlers
+    ]
 
 
-def _family(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Iterator[str]:
-    if not values:
-        return
-    yield from _head(name, kind, text)
-    for value, number in sorted(values.items()):
-        yield f"{PREFIX}_{name}{f'{{{label}={_label(value)}}}' if label else ''} {number}"
+def _family(name: str, kind: _Kind, text: str, label: str, values: Mapping[str, int]) -> _Family:
+    samples = [
+        Sample(value=number, labels={label: value} if label else {})
+        for value, number in sorted(values.items())
+    ]
+    return _metric(name, kind, text), samples
 
 
-def _head(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP {PREFIX}_{name} {text}"
-    yield f"# TYPE {PREFIX}_{name} {kind}"
-
-
-def _label(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+def _metric(name: str, kind: _Kind, text: str) -> Metric:
+    return Metric(name=f"{PREFIX}_{name}", kind=kind, about=text)
