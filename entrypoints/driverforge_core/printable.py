@@ -13,7 +13,16 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
+    return "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
+
+
+def on_one_line(text: str) -> str:
+    """The text on one line, with everything that a terminal or a log would act on as an escape (`\\n`).
+
+    A process, a pod or a mirror may give a name of any characters: a line break would forge a line of ours.
+    """
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

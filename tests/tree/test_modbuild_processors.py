@@ -16,13 +16,13 @@ import pytest
 
 from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
-from driverforge_core.mountinfo import Mount, parse_mountinfo
 from driverforge_core.osid import OsId
 from driverforge_driver.compile.job import request_for
 from driverforge_host.adapters.files import RootedFiles
 from driverforge_host.adapters.mounts import KernelMounts
 from driverforge_host.adapters.real import real_host
 from driverforge_host.ports import Host
+from driverforge_host.ports.mounts import Mount, parse_mountinfo
 from support.fakes.fakehost import FakeCommands
 from support.process import run
 

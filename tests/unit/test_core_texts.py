@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from driverforge_core import arch, deb822, names
 from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId, parse_os_release
-from driverforge_core.pci import parse_sysfs
+from driverforge_host.gpu.pci import parse_sysfs
 
 PACKAGES = """\
 Package: linux-headers-6.1.0-50-cloud-amd64

@@ -21,7 +21,6 @@ from driverforge_core.errors import (
     Unavailable,
     Unsupported,
 )
-from driverforge_core.pci import PciDevice
 from driverforge_driver.driver import steps
 from driverforge_driver.driver.converge import forget_steps, leftovers, undo_steps
 from driverforge_driver.driver.plan import DEFAULT_PARAMETERS, DefaultParameter, next_steps, parameter_texts
@@ -32,6 +31,7 @@ from driverforge_driver.state.module_sets import ModuleSource, SourcePlace
 from driverforge_driver.state.network import Network
 from driverforge_driver.state.records import KernelJournal, RunningDaemon
 from driverforge_driver.state.variables import WantedModuleType
+from driverforge_host.gpu.pci import PciDevice
 from driverforge_host.ports import Holder, LoadedModule
 from driverforge_host.reconcile.outcomes import Blocked, Done, Steps
 from support.samples.driverfacts import (

@@ -17,7 +17,6 @@ from driverforge_core.errors import (
     Unavailable,
     Unsupported,
 )
-from driverforge_core.mountinfo import parse_mountinfo, unescape
 from driverforge_driver.driver.steps.diagnose import explain_insert
 from driverforge_driver.state.loadtree import closure, parse_dep
 from driverforge_driver.state.observe import related_modules
@@ -26,6 +25,7 @@ from driverforge_host.adapters.processes import MappedFile, mapped_files, parse_
 from driverforge_host.gpu.detect import loaded_type
 from driverforge_host.gpu.device_files import device_majors
 from driverforge_host.ports import Holder, describe_holder
+from driverforge_host.ports.mounts import parse_mountinfo, unescape
 
 ID = "3f" * 32
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"

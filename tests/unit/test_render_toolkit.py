@@ -79,7 +79,7 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
     assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
     packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
     # driver-manager is a command of the driver half
-    ours = {"driverctl", *(f"driverforge_{name}" for name in ("core", "host", "driver", "toolkit"))}
+    ours = {"driverctl", *(f"driverforge_{name}" for name in ("core", "kube", "host", "driver", "toolkit"))}
     assert {name for name in packages if name.startswith("driver")} == ours
     assert packages >= {"tomlrt", "h2", "hpack", "hyperframe", "yaml"}
     assert b" python3 " in entries["pins/userspace"].content

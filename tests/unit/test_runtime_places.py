@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_core.mountinfo import parse_mountinfo, translated, under
+from driverforge_host.ports.mounts import parse_mountinfo, translated, under
 
 # a node with /var on a disk of its own; and NVIDIA's toolkit pod on it, with its mounts
 NODE = parse_mountinfo(

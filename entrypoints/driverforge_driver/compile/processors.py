@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from driverforge_core.errors import Unavailable
-from driverforge_core.mountinfo import under
 from driverforge_host.ports import Files, Host, text_of
+from driverforge_host.ports.mounts import under
 
 
 def processors(host: Host) -> int:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import Unsupported
 from driverforge_core.names import normalise
-from driverforge_core.pci import PciDevice
 from driverforge_driver.driver.preflight import signed_only_error
 from driverforge_driver.state.facts import DriverFacts, WantedDriver
 from driverforge_driver.state.module_sets import ModuleSource, SourcePlace
 from driverforge_driver.state.variables import WantedModuleType
 from driverforge_host.catalogue import GPUS
+from driverforge_host.gpu.pci import PciDevice
 
 # NVIDIA's installer recommends the open modules from this branch on
 OPEN_BY_DEFAULT = 560

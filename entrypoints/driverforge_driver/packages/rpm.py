@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from driverforge_core.errors import CommandFailed, InputError
-from driverforge_core.texts import printable
+from driverforge_core.printable import on_one_line
 from driverforge_driver.packages import PackageAccess, PackageFile, command_evidence, storage_error_or
 from driverforge_host.ports import Files, Result, text_of
 
@@ -102,7 +102,7 @@ def _is_signed(checked: Result, path: str) -> bool:
 
 
 def _not_signed_error(path: str, places: KeyPlaces, asked: Sequence[Result]) -> InputError:
-    name = printable(path.rpartition("/")[2])
+    name = on_one_line(path.rpartition("/")[2])
     verdicts = _verdicts(asked[-1], path)
     unknown = [key for key, verdict in verdicts.items() if verdict == "NOKEY"]
     if ": BAD" in asked[-1].stdout:

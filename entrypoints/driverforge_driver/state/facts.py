@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from driverforge_core.image import ImageFacts
-from driverforge_core.pci import PciDevice
 from driverforge_driver.state.daemons import DaemonProgram
 from driverforge_driver.state.module_sets import ModuleSource
 from driverforge_driver.state.network import Network
 from driverforge_driver.state.records import KernelJournal, RunningDaemon
 from driverforge_driver.state.variables import WantedModuleType
+from driverforge_host.gpu.pci import PciDevice
 from driverforge_host.ports import Holder, LoadedModule
 
 

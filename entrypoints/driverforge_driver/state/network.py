@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from driverforge_core.pci import PciDevice
+from driverforge_host.gpu.pci import PciDevice
 from driverforge_host.ports import Host
 
 MELLANOX = 0x15B3

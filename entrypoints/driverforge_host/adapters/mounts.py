@@ -7,8 +7,8 @@ import errno
 import os
 
 from driverforge_core.errors import CommandFailed, InUse, NotPermitted
-from driverforge_core.mountinfo import Mount, parse_mountinfo
 from driverforge_host.ports import Propagation
+from driverforge_host.ports.mounts import Mount, parse_mountinfo
 
 # linux/mount.h
 MS_BIND, MS_REC = 4096, 16384

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from driverforge_core.mountinfo import parse_mountinfo
 from driverforge_host.ports import Holder
+from driverforge_host.ports.mounts import parse_mountinfo
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 POLL = 0.05

@@ -4,6 +4,7 @@
 * `inventory`: GPUs and MIG devices as /proc and /dev show them;
 * `detect`: NVIDIA's PCI functions, and the type of the loaded module;
 * `smi`: the GPUs that nvidia-smi of a driver on the node names;
+* `pci`: functions on the bus, as sysfs shows them;
 * `roots`: where the driver's files are, on the host and as this process sees them;
 * `environment`: variables of NVIDIA's pods that more than one command reads.
 

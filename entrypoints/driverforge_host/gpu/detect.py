@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from driverforge_core.pci import PciDevice, parse_sysfs
 from driverforge_host.catalogue import NVSWITCHES
+from driverforge_host.gpu.pci import PciDevice, parse_sysfs
 from driverforge_host.ports import Files, text_of
 
 LOADED_VERSION = "/sys/module/nvidia/version"

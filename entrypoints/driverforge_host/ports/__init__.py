@@ -16,7 +16,7 @@ from driverforge_host.ports.gpus import Cuda, Gpu, Mig, Nvml
 from driverforge_host.ports.host import Host
 from driverforge_host.ports.metrics_server import MetricsServer
 from driverforge_host.ports.modules import LoadedModule, Modules
-from driverforge_host.ports.mounts import Mounts, Propagation
+from driverforge_host.ports.mounts import Mount, Mounts, Propagation
 from driverforge_host.ports.processes import Holder, Processes, describe_holder
 from driverforge_host.ports.services import Services
 from driverforge_host.ports.sockets import Connection, Sockets
@@ -39,6 +39,7 @@ __all__ = [
     "MetricsServer",
     "Mig",
     "Modules",
+    "Mount",
     "Mounts",
     "Nvml",
     "Processes",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from driverforge_core.texts import printable
+from driverforge_core.printable import on_one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ def describe_holder(holder: Holder) -> str:
     """
     where = f", container {holder.container[:12]}" if holder.container else ", on the host"
     pod = f", pod {holder.pod}" if holder.pod else ""
-    return printable(f"process {holder.pid} ({holder.command}{where}{pod}) holds {holder.path}")
+    return on_one_line(f"process {holder.pid} ({holder.command}{where}{pod}) holds {holder.path}")
 
 
 class Processes(Protocol):

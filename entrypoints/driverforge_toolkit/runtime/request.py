@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from driverforge_core.errors import InputError, UsageError
-from driverforge_core.mountinfo import covering, parse_mountinfo, translated
 from driverforge_host.gpu import environment
 from driverforge_host.ports import Files, Host
+from driverforge_host.ports.mounts import covering, parse_mountinfo, translated
 from driverforge_toolkit.runtime.model import RUNC, DaemonPath, NodePath, PodPath, RuntimeKind, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
-from driverforge_core.pci import NVIDIA_VENDOR
 from driverforge_core.validations import Component
 from driverforge_host.gpu.detect import pci_devices
+from driverforge_host.gpu.pci import NVIDIA_VENDOR
 from driverforge_kube import prometheus
 from driverforge_kube.prometheus import Metric, Sample
 from driverforge_toolkit.validate import driver_check

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from driverforge_core.errors import CommandFailed, InUse, Unavailable
 from driverforge_core.modinfo import read_modinfo
-from driverforge_core.mountinfo import Mount
 from driverforge_core.names import normalise
 from driverforge_driver.state import paths
 from driverforge_host.ports import Holder, Host, LoadedModule, Result
+from driverforge_host.ports.mounts import Mount
 from support.fakes.fakefiles import FakeFiles, Fuse
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image
 from support.samples.tinyko import tiny_ko

@@ -9,11 +9,11 @@ from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
-from driverforge_core.pci import PciDevice
 from driverforge_driver.state import paths
 from driverforge_driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
 from driverforge_driver.state.loadtree import stamp
 from driverforge_driver.state.module_sets import ModuleSource, SourcePlace
+from driverforge_host.gpu.pci import PciDevice
 from driverforge_host.ports import LoadedModule
 
 RELEASE = "6.1.0-50-cloud-amd64"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_core.mountinfo import parse_mountinfo
 from driverforge_host.ports import Files, Host, Metadata, bytes_of
+from driverforge_host.ports.mounts import parse_mountinfo
 from driverforge_toolkit.runtime.backends.imports import imported_files
 from driverforge_toolkit.runtime.formats.configfile import (
     ConfigFile,

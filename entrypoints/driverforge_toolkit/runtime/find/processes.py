@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from driverforge_core.errors import DriverforgeError, Unsupported
-from driverforge_core.mountinfo import parse_mountinfo, translated
 from driverforge_host.ports import Files, Host
+from driverforge_host.ports.mounts import parse_mountinfo, translated
 from driverforge_toolkit.runtime.model import DaemonPath, NodePath
 
 CAP_SYS_ADMIN = 21  # include/uapi/linux/capability.h
