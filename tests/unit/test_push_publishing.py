@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -144,10 +143,8 @@ def test_a_registry_that_does_not_say_gets_nothing(status: int) -> None:
 def test_an_image_that_is_not_built_names_the_command() -> None:
     with pytest.raises(UsageError, match="has not been built") as caught:
         push(built())
-    same, library = caught.value.details
     shared = "--matrix, --lock, --base, --sign-certificate and --toolkit-artifacts"
-    assert same == f"push takes the same {shared} as build"
-    assert f"PyYAML {metadata.version('PyYAML')}" in library
+    assert caught.value.details == (f"push takes the same {shared} as build",)
     assert caught.value.resolution.endswith(
         "driverforge build --matrix site.yaml --base debian12=registry.site/debian:12 --select "
         "debian12-amd64-535.261.03-jit"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,15 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.matrix.programs import select_images, split_globs, toolkit_images
+from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import bake_document, immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of, write_context
 from driverforge_build.render.files import digest_of, read_files
 from driverforge_build.render.toolkit import ToolkitSpec, toolkit_specs
 from driverforge_core.errors import InputError, UsageError
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.session import Session
+from support.fakes.fakeengine import FakeEngine
 from support.samples.synthetic import synthetic_lock
 from support.samples.toolkitsource import VERSION, write_source
 
@@ -83,6 +88,15 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
     assert {name for name in packages if name.startswith("driver")} == ours
     assert packages >= {"tomlrt", "h2", "hpack", "hyperframe", "yaml"}
     assert b" python3 " in entries["pins/userspace"].content
+
+
+def test_an_image_that_is_not_built_names_the_python_packages_of_its_tag(artifacts: Path) -> None:
+    engine = FakeEngine()
+    client = RegistryClient(Session(engine.registry))
+    publisher = Publisher(registry="registry.site/nvidia", engine=engine, client=client, given=Given())
+    with pytest.raises(UsageError, match="has not been built") as caught:
+        publisher.push(context(artifacts), lambda _: None)
+    assert f"PyYAML {metadata.version('PyYAML')}" in caught.value.details[1]
 
 
 def test_the_folder_that_is_written_has_the_links_and_is_written_once(
