@@ -71,6 +71,15 @@ def test_one_file_needs_no_sum_and_a_file_without_mutants_lost_none() -> None:
     assert tally().score == 100.0  # type: ignore[attr-defined]
 
 
+def test_a_sample_is_the_same_one_every_time_and_leaves_no_file_empty() -> None:
+    every = {"a.py": [mutant(line, file="a.py") for line in range(30)], "b.py": [mutant(99, file="b.py")]}
+    drawn = result.sampled(every, 10)
+    assert sum(map(len, drawn.values())) == 10
+    assert drawn == result.sampled(dict(reversed(every.items())), 10)
+    assert all(drawn.values())
+    assert result.sampled(every, 100) == every
+
+
 def test_survivors_are_told_in_the_order_of_their_lines() -> None:
     survived, killed = result.Fate.SURVIVED, result.Fate.KILLED
     assert list(result.survivors([tally(survived, killed, survived)])) == [

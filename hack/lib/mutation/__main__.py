@@ -44,6 +44,7 @@ from mutation.result import (  # noqa: E402
     changed_lines,
     chosen,
     document,
+    sampled,
     survivors,
     table,
 )
@@ -163,6 +164,8 @@ def _main(args: argparse.Namespace) -> int:
     every = {file: _mutants(file) for file in files}
     _check_equivalent(line for file, found in every.items() for line in problems(EQUIVALENT, file, found))
     planned = every if changed is None else _within(every, changed)
+    if args.sample:
+        planned = sampled(planned, args.sample)
     if not planned:
         print(f"no line of the files that are mutated has changed since {args.since}")
         return 0
@@ -187,6 +190,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="the files, their tests and the operators")
     parser.add_argument(
         "--since", metavar="REV", help="only the lines that have changed since this commit (--since=HEAD)"
+    )
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="only N of them, the same ones while the sources are the same"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every mutant and its fate there")
     parser.add_argument("--again", action="store_true", help="forget the results of earlier runs")

@@ -7,6 +7,7 @@ _DRIVER = "entrypoints/driverforge_driver"
 _TOOLKIT = "entrypoints/driverforge_toolkit"
 _BUILDER = "builder/driverforge_build"
 _MIRROR = "builder/driverforge_mirror"
+_OPERATOR_PLAN = "entrypoints/driverforge_operator/plan"
 # file → the test modules that concern it, the quick ones first: the first failure ends a mutant
 FILES: dict[str, tuple[str, ...]] = {
     f"{_DRIVER}/driver/plan.py": (
@@ -177,6 +178,30 @@ FILES: dict[str, tuple[str, ...]] = {
     f"{_BUILDER}/attest/statement.py": (
         "tests/unit/test_attest_documents.py",
         "tests/unit/test_attest_run.py",
+    ),
+    f"{_OPERATOR_PLAN}/labels.py": (
+        "tests/unit/test_operator_labels.py",
+        "tests/unit/test_operator_operands.py",
+    ),
+    f"{_OPERATOR_PLAN}/operands.py": (
+        "tests/unit/test_operator_operands.py",
+        "tests/unit/test_operator_readiness.py",
+        "tests/unit/test_operator_takeover.py",
+    ),
+    f"{_OPERATOR_PLAN}/placement.py": (
+        "tests/unit/test_operator_claims.py",
+        "tests/unit/test_operator_labels.py",
+        "tests/unit/test_operator_driver.py",
+    ),
+    f"{_OPERATOR_PLAN}/pools.py": (
+        "tests/unit/test_operator_driver.py",
+        "tests/unit/test_operator_images.py",
+        "tests/unit/test_operator_readiness.py",
+    ),
+    f"{_OPERATOR_PLAN}/status.py": (
+        "tests/unit/test_operator_status.py",
+        "tests/unit/test_operator_readiness.py",
+        "tests/unit/test_operator_refused.py",
     ),
     "entrypoints/driverforge_oci/client.py": (
         "tests/unit/test_oci_hostile.py",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 SCHEMA = 1
@@ -168,6 +169,13 @@ def chosen(words: Sequence[str], files: Collection[str]) -> tuple[list[str], lis
         else:
             problems.append(f"{word} is none of the files that are mutated")
     return [file for file in files if file in found or not words], problems
+
+
+def sampled(every: Mapping[str, Sequence[Mutant]], count: int) -> dict[str, list[Mutant]]:
+    """So many of the mutants, the same ones for the same sources; without the files that have none."""
+    drawn = {one.key for one in sorted(chain(*every.values()), key=lambda one: (one.key, one.file))[:count]}
+    kept = {file: [one for one in found if one.key in drawn] for file, found in every.items()}
+    return {file: found for file, found in kept.items() if found}
 
 
 def absent(files: Mapping[str, Sequence[str]], there: Collection[str]) -> list[str]:
