@@ -11,6 +11,8 @@ import functools
 import sys
 from pathlib import Path
 
+# set to 1, tests that the oldest Python runs are left to it
+ONLY_NEWER = "DRIVERFORGE_ONLY_NEWER"
 _TESTS = Path(__file__).resolve().parents[1]
 _PACKAGES = (
     "driverforge_core",
@@ -20,6 +22,8 @@ _PACKAGES = (
     "driverforge_driver",
     "driverctl",
 )
+# what child processes are told to run: the builder, and what is in hack/
+_CHILDREN = ("driverforge_build", "driverforge_mirror", '"hack')
 _HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", *_PACKAGES})
 
 
@@ -30,7 +34,7 @@ def needs_newer_python(file: Path) -> bool:
     It may do so itself, through the bench's modules, or in a child process.
     """
     text = file.read_text()
-    if "driverforge_build" in text or "driverforge_mirror" in text:
+    if any(one in text for one in _CHILDREN):
         return True
     for name in _imports(file):
         top = name.partition(".")[0]

@@ -17,6 +17,7 @@ class Row:
 
     tier: str
     seconds: float = 0.0
+    budget: float = 0.0  # seconds; 0 is no limit
     passed: int = 0
     failed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)  # reason → number of tests
@@ -50,6 +51,16 @@ class Row:
             self.passed += len(self.failures)
             self.unsteady, self.failures, self.failed = self.failures, [], 0
 
+    def over_budget(self) -> tuple[tuple[float, str], ...]:
+        """The dearest tests, as many as it would take to be within the budget without them: seconds, name."""
+        excess = self.seconds - self.budget
+        found: list[tuple[float, str]] = []
+        for seconds, name in sorted(self.durations, reverse=True):
+            if not self.budget or sum(one for one, _ in found) >= excess:
+                break
+            found.append((seconds, name))
+        return tuple(found)
+
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """The lines that end a run; the last one, alone, is the sum."""
@@ -60,6 +71,9 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{'':12} {note}"
         for reason, count in row.skipped.most_common():
             yield f"{'':12} {count} skipped: {reason}"
+        if 0 < row.budget < row.seconds:
+            yield f"{'':12} over its budget of {row.budget:.0f} s; within it but for:"
+            yield from (f"{'':12} {seconds:8.1f} s  {name}" for seconds, name in row.over_budget())
         for name in row.unsteady:
             yield f"{'':12} unsteady, failed and then passed: {name}"
     ran = sorted(

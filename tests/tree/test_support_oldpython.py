@@ -20,6 +20,7 @@ from support.oldpython import needs_newer_python
         ("from driverforge_toolkit import runtime\n", True),
         ("from driverforge_toolkit.commands import runtime\n", True),
         ("PROGRAM = 'from driverforge_build.cli import main'\n", True),  # for a child process
+        ('PROGRAM = ROOT / "hack/lib/run.py"\n', True),
         ("from support.machines import pod\n", True),  # which reads YAML
         ("from support.machines.pod import run\n", True),
     ],
