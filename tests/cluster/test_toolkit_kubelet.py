@@ -94,7 +94,13 @@ def kernel_settings() -> dict[str, str]:
     return {name: Path("/proc/sys", name).read_text() for name in KERNEL}
 
 
-@pytest.fixture(scope="module", params=SUITES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        SUITES[-1],
+        *(pytest.param(suite, marks=pytest.mark.full(reason="more of the same")) for suite in SUITES[:-1]),
+    ],
+)
 def node(
     request: pytest.FixtureRequest,
     kubelet: Path,

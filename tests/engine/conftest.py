@@ -22,6 +22,30 @@ from support.machines.engine import Engine, debian_base, find_or_start
 from support.samples.aptrepo import SigningKey, signing_key
 from support.skipping import provided
 
+# modules that take longest; they begin first, so that no worker is left alone with one of them at the end
+LONGEST = (
+    "test_likes_rocky",
+    "test_build_image",
+    "test_build_driver_image",
+    "test_build_signed",
+    "test_build_real",
+    "test_runtime_configurations",
+    "test_runtime_published",
+    "test_runtime_containerd",
+    "test_compile_cache",
+    "test_runtime_kills",
+    "test_mirror_copy",
+    "test_build_operator",
+    "test_runtime_crio",
+    "test_build_toolkit",
+    "test_conftest_answers",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:

@@ -135,6 +135,7 @@ def test_the_driver_comes_out_of_the_image_and_the_entrypoint_is_ours(nvidias: S
     assert (json.loads(config)["Entrypoint"], json.loads(config)["Cmd"]) == (["nvidia-driver"], ["init"])
 
 
+@pytest.mark.full(reason="compiles in an image once more")
 def test_modules_are_compiled_in_the_image_as_a_node_does_it(nvidias: Site, jit: str) -> None:
     (target,) = load_lock(nvidias.bench.lock).targets.values()
     # the base is configured with this suite alone
@@ -157,6 +158,7 @@ def precompiled(nvidias: Site, kernels: tuple[str, str]) -> Iterator[str]:
     nvidias.bench.forget(reference)
 
 
+@pytest.mark.full(reason="compiles in an image once more")
 def test_precompiled_modules_are_built_upon_nvidias_image(
     nvidias: Site, precompiled: str, kernels: tuple[str, str]
 ) -> None:

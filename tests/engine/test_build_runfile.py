@@ -105,7 +105,9 @@ def build(made: BuilderBench, server: Served, *more: str, check: bool = True) ->
     return done.returncode, cell
 
 
-@pytest.mark.parametrize("kind", ["runfile", "redistributable"])
+@pytest.mark.parametrize(
+    "kind", ["runfile", pytest.param("redistributable", marks=pytest.mark.full(reason="one more image"))]
+)
 def test_userspace_sources_and_firmware_come_out_of_the_archive(
     engine: Engine,
     bookworm: str,

@@ -209,6 +209,7 @@ def test_a_program_that_is_given_digests_makes_the_same_image(
     assert bench.built("--sign-command", program)["id"] == built["id"]
 
 
+@pytest.mark.full(reason="builds once more without the layer cache")
 def test_compiled_modules_are_the_same_bytes_when_they_are_compiled_again(bench: Bench) -> None:
     first, second = bench.folder / "first", bench.folder / "second"
     bench.built("--unsigned-to", first)

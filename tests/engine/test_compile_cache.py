@@ -147,6 +147,7 @@ def test_a_second_build_compiles_what_it_may_not_keep_and_makes_the_same_modules
     }
 
 
+@pytest.mark.full(reason="compiles once more")
 def test_the_record_of_answers_is_the_same_whoever_asked(bench: Bench) -> None:
     # a probe of a function that does not compile has found it
     for number, plain in enumerate((False, True), start=1):
@@ -182,7 +183,9 @@ def test_for_a_kernel_of_the_class_what_uses_its_name_is_compiled_and_nothing_el
     assert modules.modules.keys() == {"nvidia.ko", "nvidia-uvm.ko"}
 
 
-@pytest.mark.parametrize("damage", ["objects", "answers"])
+@pytest.mark.parametrize(
+    "damage", ["objects", pytest.param("answers", marks=pytest.mark.full(reason="compiles once more"))]
+)
 def test_a_damaged_cache_costs_time_alone(
     bench: Bench, made: tuple[Path, BuildRequest, ModuleSet, str], damage: str
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(bench: Bench) -> None:
     assert compiled(bench.build()[1]) == EVERYTHING
 
 
+@pytest.mark.full(reason="compiles once more")
 def test_the_plain_way_uses_and_keeps_nothing_and_makes_the_same_modules(
     bench: Bench, made: tuple[Path, BuildRequest, ModuleSet, str]
 ) -> None:
@@ -208,6 +212,7 @@ def test_the_plain_way_uses_and_keeps_nothing_and_makes_the_same_modules(
     assert not bench.compile_cache.exists()
 
 
+@pytest.mark.full(reason="compiles once more")
 def test_a_make_that_probes_again_is_not_believed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     source = bench.folder / "changed"
     shutil.copytree(bench.asked.image.sources["open"], source)

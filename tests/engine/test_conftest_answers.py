@@ -150,7 +150,13 @@ def test_answers_of_two_small_modules_are_the_plain_builds(tmp_path: Path) -> No
     compare(sources(*DRIVERS[1]), one_kernel("cloud-amd64"), tmp_path, "nvidia-modeset nvidia-peermem")
 
 
-@pytest.mark.parametrize("driver", [DRIVERS[0], DRIVERS[2]], ids=["open", "proprietary"])
+@pytest.mark.parametrize(
+    "driver",
+    [
+        pytest.param(DRIVERS[0], id="open"),
+        pytest.param(DRIVERS[2], id="proprietary", marks=pytest.mark.full(reason="more of the same")),
+    ],
+)
 def test_nvidias_own_check_refuses_a_real_time_kernel_until_our_make_says_that_it_is_meant(
     tmp_path: Path, driver: tuple[str, str]
 ) -> None:

@@ -30,6 +30,8 @@ SUBSCRIBED = (
     f"sles15.7/sle-module-basesystem=https://{sles.REPOSITORIES['sle-module-basesystem']}",
 )
 
+pytestmark = pytest.mark.full(reason="every run builds the images of one likeness, Rocky's")
+
 
 @pytest.fixture(scope="module")
 def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LikenessBench]:

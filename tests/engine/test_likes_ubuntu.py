@@ -25,6 +25,8 @@ JIT = f"ubuntu24.04-amd64-{ARCHIVE}-jit"
 PRECOMPILED = f"ubuntu24.04-amd64-{ubuntu.DRIVER}-{ubuntu.RELEASE}"
 HOST = "archive.ubuntu.com"
 
+pytestmark = pytest.mark.full(reason="every run builds the images of one likeness, Rocky's")
+
 
 @pytest.fixture(scope="module")
 def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LikenessBench]:

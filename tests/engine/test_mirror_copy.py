@@ -26,20 +26,31 @@ from support.process import missing
 from support.samples.mirrorsite import LARGE, Site, lock_of, put_large
 from support.samples.vendorregistry import client, put_image
 
+SMALL_IMAGES = ("nvidia/driver:1", "nvidia/toolkit:2", "cloud/op:3")
+LARGE_IMAGE = "nvidia/large:4"
 
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if gone := missing("docker-registry", "setpriv"):
         pytest.skip(f"not installed: {', '.join(gone)}")
+
+    def fill(address: str) -> None:
+        for name in SMALL_IMAGES:
+            put_image(Reference.parse(f"{address}/{name}"))
+        put_large(Reference.parse(f"{address}/{LARGE_IMAGE}"), LARGE)
+
+    return registry.filled(tmp_path_factory.mktemp("vendor"), fill)
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch, images: Path) -> Iterator[Site]:
     home = Path(tempfile.mkdtemp(prefix="bench-", dir="/var/tmp"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-    with registry.serve(home / "vendor") as vendor, registry.serve(home / "mirror") as mirror:
-        names = [f"{vendor.address}/{name}" for name in ("nvidia/driver:1", "nvidia/toolkit:2", "cloud/op:3")]
-        for name in names:
-            put_image(Reference.parse(name))
-        names.append(put_large(Reference.parse(f"{vendor.address}/nvidia/large:4"), LARGE))
+    held = registry.copy_of(images, home / "vendor")
+    with registry.serve(held) as vendor, registry.serve(home / "mirror") as mirror:
         made = Site(home=home, vendor=vendor.address, mirror=mirror.address)
-        made.list_images(names)
+        made.list_images([f"{vendor.address}/{name}" for name in (*SMALL_IMAGES, LARGE_IMAGE)])
         yield made
     shutil.rmtree(home)
 

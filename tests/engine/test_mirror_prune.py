@@ -86,7 +86,12 @@ class Mirror:
         run(self.program, "garbage-collect", self.home / "registry/config.yml")
 
 
-@pytest.fixture(params=["docker-registry", "distribution"])
+@pytest.fixture(
+    params=[
+        "docker-registry",
+        pytest.param("distribution", marks=pytest.mark.full(reason="compiles distribution 3")),
+    ]
+)
 def mirror(request: pytest.FixtureRequest) -> Iterator[Mirror]:
     if gone := missing("docker-registry", "setpriv"):
         pytest.skip(f"not installed: {', '.join(gone)}")

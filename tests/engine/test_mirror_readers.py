@@ -123,7 +123,7 @@ def test_regctl_takes_images_out_of_an_archive(site: Site, volumes: str) -> None
 
 @volumes
 def test_crane_takes_an_unpacked_archive_as_one_index(site: Site, volumes: str) -> None:
-    crane = provided(lambda: registries.program(registries.CRANE))
+    crane = provided(registries.crane)
     folder = site.home / "layout"
     folder.mkdir()
     run("tar", "-xf", site.archive(volumes), "-C", folder)

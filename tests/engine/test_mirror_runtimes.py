@@ -76,7 +76,15 @@ def digest_of(image: str, mirror: Path) -> str:
     raise AssertionError(image)
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie", "sid", containerd.COMPILED])
+@pytest.mark.parametrize(
+    "suite",
+    [
+        "bookworm",
+        "sid",
+        pytest.param("trixie", marks=pytest.mark.full(reason="more of the same")),
+        pytest.param(containerd.COMPILED, marks=pytest.mark.full(reason="compiles containerd")),
+    ],
+)
 def test_containerd_pulls_through_hosts_toml(mirror: Path, home: Path, suite: str) -> None:
     provided(lambda: containerd.programs(suite))
     with provided(lambda: containerd.launch(home / "c", suite=suite)) as daemon:

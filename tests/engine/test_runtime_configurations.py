@@ -1,19 +1,20 @@
 """`driverctl runtime apply|revert` on the configurations of real nodes, against real daemons: Debian's
-containerd 1.6, 1.7 and 2.1, containerd 2.2 compiled here, Debian's dockerd 26 and 28. In every run each
-configuration meets one daemon; `hack/test --full` lets it meet all.
+containerd 1.6, 1.7 and 2.1, containerd 2.2 compiled here, Debian's dockerd 26 and 28. Every run has a choice
+that leaves no key and no daemon out; `hack/test --full` lets each configuration meet all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import pytest
 
 from driverforge_core.errors import DriverforgeError
 from support.machines import containerd, cripods, engine
-from support.machines.runtimenode import NAMES, SUITES, RuntimeNode, open_node, round_trip
+from support.machines.runtimenode import NAMES, SELDOM, SUITES, RuntimeNode, open_node, round_trip
 from support.process import missing, run
+from support.samples import pairwise
 from support.samples.configurations import CONTAINERD, DOCKER, Configuration
 from support.skipping import provided
 
@@ -25,21 +26,33 @@ pytestmark = [
     ),
 ]
 
+FULL = pytest.mark.full(reason="every configuration with every daemon")
 PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy")
 
 
 def cases(configurations: tuple[Configuration, ...]) -> list[object]:
-    """Each configuration with each daemon.
+    """Each configuration with each daemon; those that `pairwise` chooses in every run."""
+    pairs = [(configuration, daemon) for configuration in configurations for daemon in configuration.daemons]
+    often = pairwise.chosen([() if pair[1] in SELDOM else traits(*pair) for pair in pairs])
+    return [
+        pytest.param(
+            configuration,
+            daemon,
+            id=f"{configuration.id}-{daemon}",
+            marks=() if number in often else (FULL,),
+        )
+        for number, (configuration, daemon) in enumerate(pairs)
+    ]
 
-    All but one of the daemons run under --full only. That one goes in turn, so that no daemon is left out.
-    """
-    found = []
-    for number, configuration in enumerate(configurations):
-        for index, daemon in enumerate(configuration.daemons):
-            often = index == number % len(configuration.daemons)
-            marks = () if often else (pytest.mark.full(reason="meets another daemon in every run"),)
-            found.append(pytest.param(configuration, daemon, id=f"{configuration.id}-{daemon}", marks=marks))
-    return found
+
+def traits(configuration: Configuration, daemon: str) -> frozenset[Hashable]:
+    """What a run is about: the daemon, the keys of the file, and how it lies on the node."""
+    return pairwise.keys(configuration.root) | {
+        f"daemon {daemon}",
+        f"no file: {configuration.root is None}",
+        f"mode {configuration.mode:o}",
+        *(name for name in ("default", "link", "read_only", "files") if getattr(configuration, name)),
+    }
 
 
 def test_there_are_enough_of_them() -> None:

@@ -1,22 +1,23 @@
 """`driverctl runtime apply|revert` on configurations that projects publish, against real daemons.
 
 Each goes through a change that says nothing of the default handler, one that makes ours the default, and one
-that gives the default up (what NVIDIA's operator asks for). In every run each configuration meets one daemon
-with one of these; `hack/test --full` has all of them.
+that gives the default up (what NVIDIA's operator asks for). Every run has a choice that leaves no key and no
+daemon with any of these out; `hack/test --full` has all of them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from driverforge_core.errors import DriverforgeError
 from support.machines import containerd, cripods
-from support.machines.runtimenode import NAMES, SUITES, RuntimeNode, leaves, open_node, unrelated
+from support.machines.runtimenode import NAMES, SELDOM, SUITES, RuntimeNode, leaves, open_node, unrelated
 from support.process import missing, run
+from support.samples import pairwise
 from support.samples.published import BASE_SPEC, Published, placed, published, systemd_cgroup
 from support.skipping import provided
 
@@ -28,22 +29,40 @@ pytestmark = [
     ),
 ]
 
+FULL = pytest.mark.full(reason="every configuration with every daemon")
 ALL = published()
 MODES = {"as-it-is": (), "default": ("--default",), "no-default": ("--no-default",)}
 PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy")
 
 
 def cases(configurations: tuple[Published, ...]) -> list[object]:
-    """Each configuration with each daemon and each mode; one of these in every run, in turn."""
-    found = []
-    for number, configuration in enumerate(configurations):
-        pairs = [(daemon, mode) for mode in MODES for daemon in configuration.daemons if daemon in SUITES]
-        for index, (daemon, mode) in enumerate(pairs):
-            often = index == number * 5 % len(pairs)
-            marks = () if often else (pytest.mark.full(reason="meets another daemon in every run"),)
-            name = f"{configuration.id}-{daemon}-{mode}"
-            found.append(pytest.param(configuration, daemon, mode, id=name, marks=marks))
-    return found
+    """Each configuration with each daemon and each mode; those that `pairwise` chooses in every run."""
+    every = [
+        (configuration, daemon, mode)
+        for configuration in configurations
+        for mode in MODES
+        for daemon in configuration.daemons
+        if daemon in SUITES
+    ]
+    often = pairwise.chosen([() if one[1] in SELDOM else traits(*one) for one in every])
+    return [
+        pytest.param(
+            configuration,
+            daemon,
+            mode,
+            id=f"{configuration.id}-{daemon}-{mode}",
+            marks=() if number in often else (FULL,),
+        )
+        for number, (configuration, daemon, mode) in enumerate(every)
+    ]
+
+
+def traits(configuration: Published, daemon: str, mode: str) -> frozenset[Hashable]:
+    """What a run is about: the daemon in that mode, the keys of the file, and what lies beside it."""
+    beside = {name for name in ("default", "files", "base_specs") if getattr(configuration, name)}
+    # what is refused is refused before the mode has a say
+    with_daemon = {daemon, mode} if configuration.refused else {f"{daemon} {mode}"}
+    return pairwise.keys(configuration.root) | with_daemon | beside
 
 
 @pytest.fixture

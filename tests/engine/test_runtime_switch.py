@@ -37,8 +37,19 @@ def nvidia_ctk(node: RuntimeNode, *, real: bool) -> None:
     until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
 
 
-@pytest.mark.parametrize("suite", [suite for kind, suite in DAEMONS if kind == "containerd"])
-@pytest.mark.parametrize("real", [True, False], ids=["program", "record"])
+@pytest.mark.parametrize(
+    ("suite", "real"),
+    [
+        pytest.param(
+            suite,
+            real,
+            marks=() if suite == "sid" and not real else pytest.mark.full(reason="more of the same"),
+        )
+        for kind, suite in DAEMONS
+        if kind == "containerd"
+        for real in (True, False)
+    ],
+)
 def test_there_and_back(suite: str, real: bool) -> None:
     if real:
         provided(gotools.programs)

@@ -12,6 +12,7 @@ that fails, or a compiler, is an error.
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 import time
@@ -25,6 +26,7 @@ from support import cache
 from support.process import Finished, missing, run
 
 VERSIONS = "versions.json"
+FULL = "DRIVERFORGE_FULL"
 OLDEST_GO = "1.25"
 # for programs whose speed nobody measures: a fifth less to compile, a second more to start
 QUICK = ("-trimpath", "-gcflags=all=-l -dwarf=false")
@@ -51,6 +53,8 @@ class Recipe:
     cgo: bool = False
     # the module whose own go.mod is the start; folders that its published zip lacks become published modules
     staging: str = ""
+    # minutes of compiling that few tests need: the cache's where it has them, compiled with --full alone
+    seldom: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +82,16 @@ def programs(recipe: Recipe, *, compiled: Path | None = None) -> Path:
     """The cache's folder with a recipe's programs; built where it has none, which may take minutes.
 
     `compiled` is Go's cache of compiled packages for builds that share one; without it the build has its own.
-    Raises Unavailable where there is no Go that can build them, or where the proxy refuses what they need.
+    Raises Unavailable where there is no Go that can build them, where the proxy refuses what they need, and
+    for a `seldom` recipe without --full.
     """
     if gone := missing("go", *(["cc"] if recipe.cgo else [])):
         raise Unavailable(
             f"no {' and no '.join(gone)} here to compile {recipe.what}",
             resolution=f"install Go {OLDEST_GO} or newer{' and a C compiler' if recipe.cgo else ''}",
         )
+    if recipe.seldom and not made(recipe) and os.environ.get(FULL) != "1":
+        raise Unavailable(f"{recipe.what} is compiled by hack/test --full alone")
     return cache.cached(
         recipe.name, inputs(recipe), lambda folder: _build_unless_refused(recipe, folder, compiled)
     )

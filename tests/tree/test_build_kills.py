@@ -132,17 +132,18 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(tmp_path, f"{server.address}/site")
 
 
-def test_twenty_kills_at_random_points_lose_nothing_and_build_nothing_twice(site: Site) -> None:
-    killed = site.until_done("one", 1, kills=20)
-    site.check_whole()
-    assert killed >= 15
-    assert set(site.built("one").values()) == {1}
-
-
 LONG = pytest.mark.full(reason="three minutes, and more of the same")
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=LONG)])
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=LONG)])
+def test_kills_at_random_points_lose_nothing_and_build_nothing_twice(site: Site, kills: int) -> None:
+    killed = site.until_done("one", 1, kills=kills)
+    site.check_whole()
+    assert killed >= 3 / 4 * kills
+    assert set(site.built("one").values()) == {1}
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=LONG)])
 def test_kills_while_builders_push_lose_nothing(site: Site, kills: int) -> None:
     """What has its digest and no tag yet when the client dies is built again: nobody would find it."""
     remote = replace(site, by_builders=True)
@@ -159,7 +160,7 @@ def test_kills_while_builders_push_lose_nothing(site: Site, kills: int) -> None:
     [
         pytest.param(("", ""), 20, id="same cells", marks=LONG),
         pytest.param(("1/2", "2/2"), 20, id="shards", marks=LONG),
-        pytest.param(("1/2", ""), 3, id="overlapping shards"),
+        pytest.param(("1/2", ""), 2, id="overlapping shards"),
         pytest.param(("1/2", ""), 20, id="overlapping shards, more kills", marks=LONG),
     ],
 )
@@ -171,6 +172,7 @@ def test_two_builders_that_are_killed_lose_nothing(site: Site, shards: tuple[str
     assert max(site.built(builder).most_common(1)[0][1] for builder in BUILDERS) == 1
 
 
+@pytest.mark.full(reason="the builders that are killed share it, too")
 def test_two_builders_with_the_same_cells_share_the_work(site: Site) -> None:
     side_by_side(lambda at: site.run(BUILDERS[at]))
     site.check_whole()

@@ -512,6 +512,7 @@ def test_gitlab_keeps_the_times_of_all_shards_and_of_earlier_runs(
     assert len({path.rpartition("/")[0] for path in packages.files}) == len(packages.files) == 2
 
 
+@pytest.mark.full(reason="every job of the pipeline, as another test has them")
 def test_gitlab_finds_its_files_where_they_are_in_an_object_store(
     checkout: Path, packages: PackageRegistry
 ) -> None:

@@ -76,16 +76,24 @@ class Vendor:
         return ["--values", str(path)]
 
 
-@pytest.fixture
-def vendor(tmp_path: Path) -> Iterator[Vendor]:
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if gone := missing("docker-registry", "setpriv"):
         pytest.skip(f"not installed: {', '.join(gone)}")
-    write_nodes(tmp_path, node("gpu-0"))
-    with registry.serve(tmp_path / "registry") as server:
-        one = Vendor(tmp_path, server.address)
+    folder = tmp_path_factory.mktemp("vendor")
+
+    def fill(address: str) -> None:
         for image in IMAGES:
-            put_image(one.place(image))
-        yield one
+            put_image(Vendor(folder, address).place(image))
+
+    return registry.filled(folder, fill)
+
+
+@pytest.fixture
+def vendor(tmp_path: Path, images: Path) -> Iterator[Vendor]:
+    write_nodes(tmp_path, node("gpu-0"))
+    with registry.serve(registry.copy_of(images, tmp_path / "registry")) as server:
+        yield Vendor(tmp_path, server.address)
 
 
 def test_every_image_is_locked_by_digest_with_its_reasons(

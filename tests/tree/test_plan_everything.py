@@ -118,6 +118,7 @@ def decisions(cells: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.full(reason="locks every system, and again by each command that is named")
 def test_unknown_is_what_somebody_has_to_decide_and_each_command_that_is_named_works(site: Site) -> None:
     told = site.lock()
     assert told.splitlines()[0] == (

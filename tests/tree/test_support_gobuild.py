@@ -108,6 +108,7 @@ def library(version: str) -> dict[str, str]:
 DEEP_SOURCE = {"deep.go": "package deep\n"}
 
 
+@pytest.mark.full(reason="compiles three times")
 def test_the_next_newer_version_takes_the_place_of_a_refused_one(proxy: Proxy, tmp_path: Path) -> None:
     for version in ("v1.0.0", "v1.1.0", "v1.1.1", "v1.2.0-rc.1", "v1.2.0", "v1.3.0"):
         proxy.add(LIBRARY, version, library(version), deep="v0.1.0")

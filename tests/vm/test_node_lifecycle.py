@@ -256,7 +256,7 @@ begin_until_ready() {{
 }}
 same() {{ diff $1 $2 || {{ echo "$3 after a kill before $killed"; exit 1; }}; }}
 fresh; begin_until_ready >/dev/null; snapshot >/tmp/first; end TERM; left >/tmp/first-left
-for n in $(seq 99); do
+for n in $(seq $first $stride 99); do
     fresh; begin --confirm; killed=
     while read -r line <&3; do
         case $line in
@@ -277,18 +277,36 @@ done
 """
 
 
-def test_kill_9_at_every_step_boundary_and_a_new_start_give_the_same_state(node: Start) -> None:
+ALL_STEPS = pytest.mark.full(reason="a start of Python in the guest for each of thirteen steps")
+
+
+@pytest.mark.parametrize(
+    ("first", "stride", "among"),
+    [
+        pytest.param(3, 5, ("load the module nvidia_uvm",), id="some"),
+        pytest.param(
+            1,
+            1,
+            (
+                "load the module nvidia_uvm",
+                "mount this container's root",
+                "record the loaded configuration",
+                "probe: Ready",
+            ),
+            id="every",
+            marks=ALL_STEPS,
+        ),
+    ],
+)
+def test_kill_9_at_step_boundaries_and_a_new_start_give_the_same_state(
+    node: Start, first: int, stride: int, among: tuple[str, ...]
+) -> None:
     with node() as guest:
-        out = run(guest, BOUNDARIES, timeout=900)
+        out = run(guest, f"first={first} stride={stride}\n{BOUNDARIES}", timeout=900)
         assert run(guest, "cat /tmp/first-left") == NOTHING
     killed = [line for line in out.splitlines() if line.startswith("killed before step")]
-    assert len(killed) == 13, out
-    for what in (
-        "load the module nvidia_uvm",
-        "mount this container's root",
-        "record the loaded configuration",
-        "probe: Ready",
-    ):
+    assert len(killed) == len(range(first, 14, stride)), out
+    for what in among:
         assert any(what in line for line in killed), (what, killed)
 
 

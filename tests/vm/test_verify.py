@@ -151,7 +151,9 @@ def find(proof: Proof, module: str, kind: Kind = Kind.INSERT) -> Check:
     return next(check for check in proof.checks if (check.module, check.kind) == (module, kind))
 
 
-@pytest.mark.parametrize("series", ["kernel", "kernel_612"])
+@pytest.mark.parametrize(
+    "series", ["kernel", pytest.param("kernel_612", marks=pytest.mark.full(reason="more of the same"))]
+)
 def test_both_types_pass_where_no_gpu_is(
     series: str, request: pytest.FixtureRequest, guests: Guests, tmp_path: Path
 ) -> None:

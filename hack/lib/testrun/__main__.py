@@ -26,8 +26,8 @@ from testrun.arguments import TIERS, arguments  # noqa: E402
 
 SPREAD = ["-n", "2"]
 WAITS = ["-n", "4"]  # half of its time it waits for programs and daemons that it starts
-# a module's tests share what is dear (an image, a booted node) and stay with one worker, in the order in which
-# the tier collects them
+# a module's tests share what is dear (an image, a booted node) and stay with one worker; modules begin in the
+# order in which the tier collects them
 BY_MODULE = ["--dist", "loadfile", "--no-loadscope-reorder"]
 WORKERS = {
     "unit": SPREAD,

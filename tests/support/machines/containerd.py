@@ -31,6 +31,7 @@ RECIPE = gobuild.Recipe(
         for name in ("containerd", "containerd-shim-runc-v2", "ctr")
     },
     flags=(*gobuild.QUICK, f"-ldflags=-s -w -X {_MODULE}/version.Version={_VERSION}"),
+    seldom=True,
 )
 _CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,22 @@ def serve(
         yield Registry(address=address, log=log)
     finally:
         stop(child)
+
+
+def filled(store: Path, fill: Callable[[str], object]) -> Path:
+    """A folder for `copy_of`, with what `fill` puts into a registry at the address that it is given.
+
+    Tests that begin with the same images fill one registry for all of them.
+    """
+    with serve(store) as server:
+        fill(server.address)
+    return store
+
+
+def copy_of(store: Path, folder: Path) -> Path:
+    """A folder for `serve` that holds the content of another."""
+    shutil.copytree(store / "data", folder / "data")
+    return folder
 
 
 def identity(folder: Path) -> SigningKey:

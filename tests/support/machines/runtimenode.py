@@ -57,6 +57,7 @@ SUITES = {  # a version, as samples name it -> kind and suite
     "26": ("docker", "trixie"),
     "28": ("docker", "sid"),
 }
+SELDOM = ("2.2",)  # compiled with --full alone
 Snapshot = dict[str, tuple[int, object]]
 # kind -> the root file's name, our drop-in, the program
 FILES = {

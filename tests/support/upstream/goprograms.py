@@ -1,8 +1,9 @@
-"""The programs that every run of the bench needs, compiled from the Go module proxy.
+"""The programs that runs of the bench need, compiled from the Go module proxy.
 
-Run as a program, it makes those that the cache lacks. `hack/test` starts it beside its first tiers, which
-leave a processor idle at times. A test that needs a program meanwhile waits for its lock in the cache, or
-makes what nobody has begun. What cannot be made is said by the tests that need it.
+Run as a program, it makes those that the cache lacks; what is `seldom` needed only with --full. `hack/test`
+starts it beside its first tiers, which leave a processor idle at times. A test that needs a program meanwhile
+waits for its lock in the cache, or makes what nobody has begun. What cannot be made is said by the tests that
+need it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from support.upstream import gotools, helm, registries
 RECIPES = (
     registries.REGCTL,
     registries.OLAREG,
-    registries.CRANE,
     gotools.RECIPE,
     containerd.RECIPE,
     kubernetes_build.RECIPE,
@@ -37,10 +37,16 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         try:
             for recipe in RECIPES:
-                if recipe is not kubernetes_build.RECIPE or kubernetes_build.PROGRAMS not in os.environ:
+                if _wanted(recipe):
                     _make(recipe, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wanted(recipe: gobuild.Recipe) -> bool:
+    if recipe is kubernetes_build.RECIPE and kubernetes_build.PROGRAMS in os.environ:
+        return False
+    return not recipe.seldom or os.environ.get(gobuild.FULL) == "1"
 
 
 def _make(recipe: gobuild.Recipe, folder: Path) -> None:

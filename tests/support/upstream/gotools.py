@@ -31,13 +31,14 @@ RECIPE = gobuild.Recipe(
     packages={program: f"{MODULE}/cmd/{program}" for program in GO_PROGRAMS},
     flags=("-trimpath", f"-ldflags={_LINK}"),
     cgo=True,
+    seldom=True,
 )
 
 
 def programs() -> Path:
     """A folder with GO_PROGRAMS, from the cache; two minutes of two processors where it has none.
 
-    Raises Unavailable without Go or a compiler, or where the module proxy does not give what they need.
+    Raises Unavailable as gobuild.programs.
     """
     return gobuild.programs(RECIPE)
 

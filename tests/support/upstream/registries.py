@@ -1,4 +1,7 @@
-"""Registries and their clients of others, from the Go module proxy: distribution, olareg, regctl, crane."""
+"""Registries and their clients of others.
+
+distribution, olareg and regctl come from the Go module proxy, crane from Debian.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,49 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support import gobuild
+from support import aptfetch, gobuild
 from support.machines import registry
 from support.process import start, stop, until
 
 _DISTRIBUTION = "github.com/distribution/distribution/v3"
 _OLAREG = "github.com/olareg/olareg"
 _REGCLIENT = "github.com/regclient/regclient"
-_CRANE = "github.com/google/go-containerregistry"
 
 
-def _recipe(name: str, what: str, module: str, version: str, package: str) -> gobuild.Recipe:
+def _recipe(
+    name: str, what: str, module: str, version: str, package: str, *, seldom: bool = False
+) -> gobuild.Recipe:
     return gobuild.Recipe(
-        name=name, what=what, requires={module: version}, packages={name: package}, flags=gobuild.QUICK
+        name=name,
+        what=what,
+        requires={module: version},
+        packages={name: package},
+        flags=gobuild.QUICK,
+        seldom=seldom,
     )
 
 
 DISTRIBUTION = _recipe(
-    "distribution", "distribution 3.1.2", _DISTRIBUTION, "v3.1.2", f"{_DISTRIBUTION}/cmd/registry"
+    "distribution",
+    "distribution 3.1.2",
+    _DISTRIBUTION,
+    "v3.1.2",
+    f"{_DISTRIBUTION}/cmd/registry",
+    seldom=True,
 )
 OLAREG = _recipe("olareg", "olareg 0.1.2", _OLAREG, "v0.1.2", f"{_OLAREG}/cmd/olareg")
 REGCTL = _recipe("regctl", "regctl 0.11.7", _REGCLIENT, "v0.11.7", f"{_REGCLIENT}/cmd/regctl")
-CRANE = _recipe("crane", "crane 0.20.6", _CRANE, "v0.20.6", f"{_CRANE}/cmd/crane")
 
 
 def program(recipe: gobuild.Recipe) -> Path:
     """The program of a recipe; a minute of work where the cache has none. Raises as gobuild.programs."""
     return gobuild.programs(recipe) / recipe.name
+
+
+def crane() -> Path:
+    """The program of sid's package, unpacked. Raises Unavailable where it cannot be had."""
+    archive = aptfetch.archive()
+    return archive.unpacked([archive.newest("crane", suite="sid")]) / "usr/bin/crane"
 
 
 @contextmanager
