@@ -22,8 +22,8 @@ _PACKAGES = (
     "driverforge_driver",
     "driverctl",
 )
-# what child processes are told to run: the builder, and what is in hack/
-_CHILDREN = ("driverforge_build", "driverforge_mirror", '"hack')
+# what child processes are told to run: the builder, the toolkit half, and what is in hack/
+_CHILDREN = ("driverforge_build", "driverforge_mirror", "'nvidia-validator'", '"hack')
 _HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", *_PACKAGES})
 
 

@@ -21,6 +21,8 @@ from support.oldpython import needs_newer_python
         ("from driverforge_toolkit.commands import runtime\n", True),
         ("PROGRAM = 'from driverforge_build.cli import main'\n", True),  # for a child process
         ('PROGRAM = ROOT / "hack/lib/run.py"\n', True),
+        ("PROGRAM = \"argv[0] = 'nvidia-validator'; from driverctl.cli import main\"\n", True),
+        ("PROGRAM = \"argv[0] = 'nvidia-driver'; from driverctl.cli import main\"\n", False),
         ("from support.machines import pod\n", True),  # which reads YAML
         ("from support.machines.pod import run\n", True),
     ],
