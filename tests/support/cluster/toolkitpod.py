@@ -1,4 +1,4 @@
-"""The toolkit's DaemonSet as one pod on one node, in images with this checkout's node half.
+"""The toolkit's DaemonSet as one pod on one node, in images with both halves of this checkout's driverctl.
 
 Where NVIDIA's runtime is not the real one, a test double stands in its place, and says that it is one. It
 writes what it was called with to a log on the node, and runs the container with runc.

@@ -108,7 +108,7 @@ def container_files(
 
 
 def library_files() -> dict[str, Path]:
-    """This checkout's node half by its path in an image."""
+    """This checkout's driver half, and what it stands on, by its path in an image."""
     return {
         f"/opt/driverforge/lib/{file.relative_to(_PACKAGES)}": file
         for package in _DRIVER_IMAGE
