@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
+from driverforge_driver.app import driver_life
 from driverforge_driver.state.facts import Goal, WantedDriver
 from driverforge_driver.state.wanted_driver import read_wanted
 from driverforge_host.ports import Host
@@ -84,9 +86,19 @@ def absolute(path: str) -> str:
     return str(Path.cwd() / path) if path else ""
 
 
-def asker(args: argparse.Namespace) -> Ask | None:
-    """Who is asked before each step: the person at the terminal with --confirm, else nobody."""
-    return ask_on(sys.stdin, sys.stdout) if args.confirm else None
+class Life(Protocol):
+    """What a command does with the driver, as `driver_life` has it."""
+
+    def __call__(self, host: Host, wanted: WantedDriver, *, pid: int, ask: Ask | None) -> None: ...
+
+
+def carry_out(args: argparse.Namespace, host: Host, wanted: WantedDriver, life: Life) -> int:
+    """Print the plan with --plan, else live; with --confirm, the person at the terminal is asked."""
+    if args.plan:
+        print_plan(driver_life.plan(host, wanted))
+    else:
+        life(host, wanted, pid=os.getpid(), ask=ask_on(sys.stdin, sys.stdout) if args.confirm else None)
+    return 0
 
 
 def ask_on(answers: TextIO, out: TextIO) -> Ask:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from driverforge_driver.app import driver_life
 from driverforge_driver.commands import driver_options
@@ -18,8 +17,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, host: Host) -> int:
     """Exit status 0 where the driver is loaded, also where it was before."""
     wanted = driver_options.wanted(args, host, Goal.LOAD)
-    if args.plan:
-        driver_options.print_plan(driver_life.plan(host, wanted))
-    else:
-        driver_life.load(host, wanted, pid=os.getpid(), ask=driver_options.asker(args))
-    return 0
+    return driver_options.carry_out(args, host, wanted, driver_life.load)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from driverforge_driver.app import driver_life
 from driverforge_driver.commands import driver_options
@@ -19,8 +18,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, host: Host) -> int:
     """Exit status 75 where the driver is in use. Its holders are named, and nothing is touched."""
     wanted = read_wanted(host, Goal.ABSENT, take_over=args.take_over)
-    if args.plan:
-        driver_options.print_plan(driver_life.plan(host, wanted))
-    else:
-        driver_life.unload(host, wanted, pid=os.getpid(), ask=driver_options.asker(args))
-    return 0
+    return driver_options.carry_out(args, host, wanted, driver_life.unload)
