@@ -16,7 +16,7 @@ from driverforge_core.validations import FOLDER
 from driverforge_host.adapters.clock import SignalClock
 from driverforge_host.adapters.metrics_server import HttpMetrics
 from driverforge_host.ports import Host, JsonObject
-from driverforge_toolkit.app.status_exporter import export
+from driverforge_toolkit.app.validation import export
 from driverforge_toolkit.validate.context import Context
 from driverforge_toolkit.validate.node_metrics import METRICS
 from driverforge_toolkit.validate.validator_settings import parse

@@ -10,6 +10,7 @@ import pytest
 
 from driverforge_toolkit.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook
 from driverforge_toolkit.cdi.specfiles import SpecFile
+from driverforge_toolkit.commands.doctor import as_document, as_text
 from driverforge_toolkit.doctor import runtime_files
 from driverforge_toolkit.doctor.evidence import (
     NodeEvidence,
@@ -18,7 +19,6 @@ from driverforge_toolkit.doctor.evidence import (
     RuntimeEvidence,
     ToolkitEvidence,
 )
-from driverforge_toolkit.doctor.presentation import as_document, as_text
 from driverforge_toolkit.doctor.rules import RULES, examine, looked_at
 from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.journal import JournalEntry, JournalFile

@@ -5,7 +5,6 @@ nothing. `commands` turns words into these values, and the values into text. The
 of a node works; only here do they meet.
 
 `configure_runtime` is runtime; `cdi_specs` is cdi; `device_nodes` is devices; `node_doctor` is doctor;
-`validation` and `status_exporter` are validate. Of toolkit, `toolkit_install` is install and gc,
-`toolkit_run` is run, and `toolkit_watch` is watch; `management_spec` is what these two write for management
-containers.
+`validation` is validate. Of toolkit, `toolkit_install` is install and gc, `toolkit_run` is run, and
+`toolkit_watch` is watch; `management_spec` is what these two write for management containers.
 """

@@ -1,4 +1,7 @@
-"""A run of `nvidia-validator`: look, wait where that is asked for, leave the files that others wait for."""
+"""A run of `nvidia-validator`: look, wait where that is asked for, leave the files that others wait for.
+
+Or, as the component metrics, serve what is seen.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, InputError, StorageFailed, TemporaryFailure, UsageError
 from driverforge_core.validations import WRITTEN, Component
 from driverforge_host.gpu.roots import DriverRoots, view_of
-from driverforge_host.ports import Host
+from driverforge_host.ports import Host, MetricsServer
 from driverforge_toolkit.app.device_nodes import files_to_link
 from driverforge_toolkit.devices import repair
 from driverforge_toolkit.validate.check_table import CHECKS
 from driverforge_toolkit.validate.context import Context, Validated
+from driverforge_toolkit.validate.node_metrics import NodeMetrics
 from driverforge_toolkit.validate.own_driver import take_back
 
 LINKS = "/host-dev-char"  # where NVIDIA's pods mount the host's /dev/char
 AGAIN = 300.0  # seconds after which the same reason to wait is told again
+FILES, NODE = 30.0, 60.0  # seconds between two looks of the exporter
 
 
 def validate(context: Context) -> None:
@@ -81,3 +86,24 @@ def link_devices(host: Host, roots: DriverRoots) -> None:
     repair.make_links(host.files, repairs)
     for each in repairs:
         log.info("device link", made=each.describe())
+
+
+def export(context: Context, server: MetricsServer) -> None:
+    """The node status exporter: look at the node now and then, serve what was seen, until a stop signal.
+
+    Raises Unavailable where the port is taken; a part that does not work is a metric, never an end.
+    """
+    context.host.clock.catch_signals()  # before the first look: one that comes in its midst ends the loop
+    metrics = NodeMetrics(context=context)
+    metrics.look_at_files()
+    with server.serve(context.settings.metrics_port, lambda: metrics.page) as port:
+        log.info("serving metrics", port=port)
+        looked = float("-inf")
+        while True:
+            if context.host.clock.monotonic() - looked >= NODE:
+                looked = context.host.clock.monotonic()
+                metrics.look_at_node()
+            metrics.look_at_files()
+            if signal := context.host.clock.wait(FILES):
+                log.info("stopping", signal=signal)
+                return

@@ -10,8 +10,7 @@ from driverforge_host.adapters.metrics_server import HttpMetrics
 from driverforge_kube.address import find
 from driverforge_kube.apiserver import KubernetesClient
 from driverforge_toolkit.adapters.cuda_driver import DriverApi
-from driverforge_toolkit.app.status_exporter import export
-from driverforge_toolkit.app.validation import validate
+from driverforge_toolkit.app.validation import export, validate
 from driverforge_toolkit.validate.context import Context
 from driverforge_toolkit.validate.validator_settings import VARIABLES, parse
 

@@ -4,7 +4,7 @@
 * `gather`, `gather_runtime`: fill it, from a running node or from a dump of its files;
 * `runtime_files`: what a runtime makes of its files, without asking its program;
 * `rules_node`, `rules_runtime`: pure functions from evidence to a diagnosis;
-* `rules`: the table of them, the worst first; `presentation`: the findings and docs/doctor.md as text.
+* `rules`: the table of them, the worst first.
 
 A problem belongs here when people have had it. What a running watch does about some of them is in `watch`.
 """
