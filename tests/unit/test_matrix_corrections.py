@@ -91,7 +91,7 @@ CORRECTIONS = {
         {"nvidia-fabricmanager", "libnvidia-nscq", "nvidia-imex", "libnvsdm [amd64]", "nvlsm"}
         <= {*row.fabric[-1].packages, *row.fabric[-1].companions}
         for row in ROWS.values()
-        if row.family != "suse"
+        if row.family != "suse" and row.fabric
     ),
     "Ubuntu 26.04 has the server driver 580.178.04": driver("ubuntu26.04", "580-server").version
     == "580.178.04",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core import nodekeys
+from driverforge_operator.operands.table import OPERANDS, Operand
 from driverforge_operator.plan.actions import LabelNamespace
 from driverforge_operator.plan.intent import read_intent
 from driverforge_operator.plan.labels import label
@@ -20,15 +22,17 @@ from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.surroundings import OpenShiftCluster
 from driverforge_operator.state.whole import State
-from support.samples.operatorcases import CASES, POLICY_CASES, policy_state, result
+from support.samples.operatorcases import CASES, POLICY_CASES, THEIRS, policy_state, result
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((CASES / "facts/node-labels.json").read_text())
 
 
-def after(state: State, node: Node) -> tuple[dict[str, str], dict[str, str]]:
+def after(
+    state: State, node: Node, operands: Sequence[Operand] = OPERANDS
+) -> tuple[dict[str, str], dict[str, str]]:
     """A node's labels and annotations once the plan for it is carried out."""
     intent = read_intent(state.namespace, state.policies, state.drivers)
-    patch = label(node, place(node, intent), intent)
+    patch = label(node, place(node, intent), intent, operands=operands)
     labels, annotations = dict(node.labels), dict(node.annotations)
     for target, changes in ((labels, patch.labels), (annotations, patch.annotations)) if patch else ():
         for key, value in changes.items():
@@ -48,7 +52,7 @@ def test_labels_are_those_of_nvidias_operator(case: str) -> None:
     state = policy_state(case)
     for name, recorded in RECORDED[case].items():
         node = state.nodes[name]
-        labels, annotations = after(state, node)
+        labels, annotations = after(state, node, THEIRS)
         wanted = {**node.labels, **recorded["added"]}
         for key in recorded["removed"]:
             wanted.pop(key, None)

@@ -18,11 +18,10 @@ import pytest
 
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
 from driverforge_operator.crd.read import read_spec
-from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.plan.actions import Apply
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.contents import Content, Source
-from support.samples.operatorcases import CASES, POLICY_CASES, policy_spec, policy_state, result
+from support.samples.operatorcases import CASES, POLICY_CASES, THEIRS, policy_spec, policy_state, result
 
 RECORDED_KINDS = ("DaemonSet", "RuntimeClass", "Service", "ServiceMonitor")
 ABSENT, ON, OFF = "absent", "on", "off"
@@ -115,7 +114,7 @@ DIFFERENT = (
 
 
 def ours(case: str) -> Iterator[Found]:
-    for action in plan(policy_state(case)):
+    for action in plan(policy_state(case), THEIRS):
         if isinstance(action, Apply) and not action.ref.name.startswith(DRIVER):
             yield dict(action.document)
 
@@ -171,7 +170,7 @@ def differences(case: str) -> dict[str, tuple[Any, Any]]:
 def our_states(case: str) -> dict[str, str]:
     spec, problems = read_spec(ClusterPolicySpec, policy_spec(case))
     assert spec, problems
-    return {f"state {one.state}": ON if one.enabled(spec) else OFF for one in OPERANDS}
+    return {f"state {one.state}": ON if one.enabled(spec) else OFF for one in THEIRS}
 
 
 def recorded_states(case: str) -> dict[str, str]:

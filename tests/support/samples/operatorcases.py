@@ -10,12 +10,16 @@ from typing import Any
 import msgspec
 import yaml
 
+from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.state.contents import Content, Source
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
 from driverforge_operator.state.whole import State
 
+OURS_ALONE = frozenset[str]()
+"""States of operands that NVIDIA's operator does not have: no comparison with its recording is about them."""
+THEIRS = tuple(one for one in OPERANDS if one.state not in OURS_ALONE)
 CASES = Path(__file__).parents[2] / "cases/operator"
 POLICY_CASES = sorted(path.name for path in (CASES / "clusterpolicy").iterdir())
 DRIVER_CASES = sorted(path.name for path in (CASES / "nvidiadriver").iterdir())
