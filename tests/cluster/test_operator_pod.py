@@ -33,7 +33,7 @@ from support.skipping import provided
 from support.upstream import helm as helm_program
 
 sys.path.append(str(ROOT / "hack/lib"))
-from bench.operator import POOLS, add
+from bench.benchmarks.operator import POOLS, add
 
 pytestmark = [
     pytest.mark.full(reason="controllers to compile, and an image to build"),

@@ -42,7 +42,7 @@ from support.skipping import provided
 pytestmark = pytest.mark.timeout(3600)
 
 sys.path.append(str(Path(__file__).parents[2] / "hack/lib"))
-from bench.operator import POOLS, measure  # noqa: E402
+from bench.benchmarks.operator import POOLS, measure  # noqa: E402
 
 MANY = 500
 TEN_THOUSAND = 10_000

@@ -6,24 +6,16 @@ Such a benchmark leaves the others alone.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.benchrun import bench, smallest
+from support.process import missing
+
 ROOT = Path(__file__).parents[2]
-PROGRAM = (str(ROOT / "hack/lib/run.py"), "bench")
-
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the builder needs Python 3.11")
-
-
-def bench(work: Path, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, *PROGRAM, "--work", str(work), *map(str, arguments)]
-    return subprocess.run(
-        words, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
 
 
 def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: Path) -> None:
@@ -78,3 +70,39 @@ def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -
     found = bench(tmp_path, "speed")
     assert found.returncode == 64
     assert "there are plan, probe, runtime, mirror, layer, operator, init, compile, build" in found.stderr
+
+
+@pytest.mark.skipif(bool(missing("docker-registry", "curl", "setpriv")), reason="needs a registry and curl")
+def test_the_smallest_mirror_is_measured(tmp_path: Path) -> None:
+    found = [measure["what"] for measure in smallest("mirror", tmp_path)["measures"]]
+    assert found[-4:] == [
+        "requests with nothing to do",
+        "an archive in volumes",
+        "delta after a kernel update",
+        "memory",
+    ]
+
+
+def test_each_benchmark_has_a_test_of_its_smallest_form() -> None:
+    named = {path.stem for path in (ROOT / "hack/lib/bench/benchmarks").glob("[a-z]*.py")}
+    texts = [path.read_text() for path in (ROOT / "tests").glob("*/test_bench_*.py")]
+    run = {name for name in named if any(f'smallest("{name}", ' in text for text in texts)}
+    assert named - run == {"plan"}, "plan runs above, with two sizes"
+
+
+def test_no_program_lies_beside_a_module_that_shadows_the_standard_library() -> None:
+    """A program that is started by its path has its own folder first on the import path."""
+    programs = [
+        path
+        for folder in ("builder", "entrypoints", "hack", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "__main__.py" and '__name__ == "__main__"' in path.read_text()
+    ]
+    assert ROOT / "hack/lib/bench/cpu.py" in programs
+    shadows = {
+        str(path.relative_to(ROOT)): beside.name
+        for path in programs
+        for beside in path.parent.iterdir()
+        if beside.stem in sys.stdlib_module_names and (beside.suffix == ".py" or beside.is_dir())
+    }
+    assert not shadows

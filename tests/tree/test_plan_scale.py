@@ -30,7 +30,7 @@ def calls(
 ) -> Callable[[int], tuple[int, int]]:
     """Plan about so many cells; how many there were, and all calls together."""
     monkeypatch.syspath_prepend(ROOT / "hack/lib")
-    from bench.plan import SYSTEM, one_system, synthetic
+    from bench.benchmarks.plan import SYSTEM, one_system, synthetic
 
     matrix = one_system(load_matrix())
 

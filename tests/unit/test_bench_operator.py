@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "hack/lib"))
-from bench.operator import MIB, Cost, described
+from bench.benchmarks.operator import MIB, Cost, described
 
 BASE = Cost(
     nodes=100,

@@ -1,1 +1,5 @@
-"""The benchmarks of `hack/bench`: one module each, what they measure with, and the table."""
+"""`hack/bench`: what benchmarks measure with, and their table.
+
+The benchmarks are in a folder of their own. One is named `operator`, and a program that is started by its
+path has its own folder first on the import path: beside `cpu.py` that module was the standard library's.
+"""

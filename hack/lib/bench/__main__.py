@@ -23,7 +23,7 @@ from bench.workshop import Workshop  # noqa: E402
 from driverforge_core.errors import DriverforgeError, NotPermitted, Unavailable, Unsupported  # noqa: E402
 from quickstart.report import Report  # noqa: E402
 
-# name -> what it compares; a module bench.NAME with run(workshop) -> measures each; the dearest last
+# name -> what it compares; a module of bench.benchmarks has run(workshop) -> measures; the dearest last
 BENCHMARKS = {
     "plan": "a plan of 100,000 cells against one of 100",
     "probe": "`driverctl probe` against a Python that does nothing",
@@ -54,6 +54,11 @@ def arguments() -> argparse.Namespace:
         metavar="N",
         help="samples of each value; by default each benchmark has its own number",
     )
+    parser.add_argument(
+        "--smallest",
+        action="store_true",
+        help="one sample of the smallest input: shows that a benchmark runs, its ratios mean nothing",
+    )
     parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument(
         "--sizes",
@@ -72,7 +77,7 @@ def measure(name: str, workshop: Workshop) -> Outcome:
     """Run one benchmark; whatever goes wrong is its outcome, and the others go on."""
     workshop.notes.clear()
     try:
-        measures = tuple(import_module(f"bench.{name}").run(workshop))
+        measures = tuple(import_module(f"bench.benchmarks.{name}").run(workshop))
     except (Unavailable, Unsupported, NotPermitted) as error:
         workshop.say(error.render())
         return Outcome(name=name, status="not here", why=error.brief)
@@ -87,11 +92,18 @@ def measure(name: str, workshop: Workshop) -> Outcome:
 
 def main() -> int:
     args = arguments()
-    few, many = (int(word) for word in args.sizes.split(","))
+    few, many = (int(word) for word in ("32,64" if args.smallest else args.sizes).split(","))
     report = Report(console=Console(stderr=True, highlight=False, soft_wrap=True))
     outcomes = []
     with ExitStack() as stack:
-        workshop = Workshop(work=args.work, report=report, stack=stack, runs=args.runs, sizes=(few, many))
+        workshop = Workshop(
+            work=args.work,
+            report=report,
+            stack=stack,
+            runs=1 if args.smallest else args.runs,
+            sizes=(few, many),
+            smallest=args.smallest,
+        )
         for name in args.names or BENCHMARKS:
             with report.phase(f"{name}: {BENCHMARKS[name]}"):
                 outcomes.append(measure(name, workshop))

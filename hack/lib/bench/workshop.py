@@ -7,31 +7,43 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_core.cell import CellId
 from driverforge_core.errors import CommandFailed, Unavailable
 from quickstart import images
 from quickstart.report import Report
 from support.machines import engine
 from support.machines.engine import Engine
+from support.samples import tinydriver
 
 
 class Workshop:
     """The parts of one run.
 
     `runs` is the number of samples that was asked for, 0 where each benchmark decides. `sizes` are those of
-    the plan benchmark.
+    the plan benchmark. With `smallest` each benchmark takes the smallest input that goes the whole way: the
+    images are those of a driver in miniature.
     """
 
     def __init__(
-        self, *, work: Path, report: Report, stack: ExitStack, runs: int, sizes: tuple[int, int]
+        self,
+        *,
+        work: Path,
+        report: Report,
+        stack: ExitStack,
+        runs: int,
+        sizes: tuple[int, int],
+        smallest: bool = False,
     ) -> None:
         self.runs = runs
         self.sizes = sizes
+        self.smallest = smallest
         self.notes: list[str] = []
         self._work = work
         self._report = report
@@ -40,6 +52,8 @@ class Workshop:
         self._built: dict[str, str] = {}
         self._made: images.Site | None = None
         self._planned: list[dict[str, str]] = []
+        self._locked: Path | None = None
+        self._mirrors: tuple[str, ...] = ()
 
     def say(self, text: str) -> None:
         """Tell the person who waits what is measured now."""
@@ -97,7 +111,7 @@ class Workshop:
                 f"debian12={self._site().base}",
                 "--cache-dir",
                 str(self._work / "build"),
-                *network,
+                *(self._mirrors or network),
                 "--json",
             )
             rows = json.loads(self._driverforge("build", cells, *words))["cells"]
@@ -118,16 +132,38 @@ class Workshop:
 
     def _plan(self) -> list[dict[str, str]]:
         if not self._planned:
-            if not self._site().lock_file.exists():
-                images.lock(self._site(), self._report)
             self._planned = json.loads(self._driverforge("plan", [images.SELECT], "--json"))["cells"]
         return self._planned
 
     def _driverforge(self, command: str, cells: Iterable[CellId | str], *words: str) -> str:
-        site = self._site()
+        site, lock = self._site(), self._lock()
         select = [word for cell in cells for word in ("--select", str(cell))]
-        common = ("--matrix", str(images.MATRIX), "--lock", str(site.lock_file), *select)
+        common = ("--matrix", str(images.MATRIX), "--lock", str(lock), *select)
         return images.driverforge(site, self._report, command, *common, *words, show=False)
+
+    def _lock(self) -> Path:
+        if self._locked is None:
+            site = self._site()
+            if not site.lock_file.exists():
+                images.lock(site, self._report)
+            self._locked = self._shrunk(site) if self.smallest else site.lock_file
+        return self._locked
+
+    def _shrunk(self, site: images.Site) -> Path:
+        """A lock in which NVIDIA's packages are a driver in miniature, which a site's mirror serves."""
+        folder = self._work / "smallest"
+        # of an earlier checkout, whose sources may be others
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "mirror").mkdir(parents=True, exist_ok=True)
+        serving = self._stack.enter_context(tinydriver.site(folder / "mirror", folder / "site"))
+        places = {tinydriver.SUITE: serving.mirror, tinydriver.PLAIN_SUITE: tinydriver.PLAIN_MIRROR}
+        mirrors = [word for suite, url in places.items() for word in ("--mirror", f"debian12/{suite}={url}")]
+        self._mirrors = (*mirrors, "--ca", str(serving.authorities), "--network", "host")
+        site.environ["HTTP_PROXY"] = serving.proxy
+        lock = folder / "driverforge.lock.json"
+        pins = tinydriver.tiny_lock(load_lock(site.lock_file), folder / "mirror", salt="smallest")
+        lock.write_text(dump_lock(pins))
+        return lock
 
     def _site(self) -> images.Site:
         if self._made is None:

@@ -32,6 +32,8 @@ PROGRAMS = frozenset({"nvidia-smi", "nvidia-modprobe", "nvidia-persistenced"})
 """What of the real user space talks to the modules: the mocks have no answer for it."""
 
 MAKEFILE = """\
+SYSSRC ?= /lib/modules/$(KERNEL_UNAME)/source
+SYSOUT ?= /lib/modules/$(KERNEL_UNAME)/build
 modules:
 	$(MAKE) -C $(SYSSRC) KBUILD_OUTPUT=$(SYSOUT) M=$(CURDIR) CC=$(CC) KCFLAGS="$(KCFLAGS)" \
 CONFIG_DEBUG_INFO_BTF_MODULES= modules
@@ -40,12 +42,20 @@ KBUILD = """\
 obj-m := nvidia.o nvidia-uvm.o nvidia-modeset.o
 ccflags-y += -DMOCK_VERSION=\\"@\\"
 """
+DKMS = """\
+PACKAGE_NAME="nvidia-current-open"
+PACKAGE_VERSION="@"
+BUILT_MODULE_NAME[0]="nvidia"
+DEST_MODULE_LOCATION[0]="/updates/dkms"
+MAKE[0]="make modules KERNEL_UNAME=$kernelver"
+CLEAN="true"
+"""
 
 
 def sources(tree: str, version: str = DRIVER) -> dict[str, str]:
     """A source tree as NVIDIA's packages have it.
 
-    It has a folder for each module, and `make modules` with SYSSRC and SYSOUT.
+    It has a folder for each module, `make modules` with SYSSRC and SYSOUT or KERNEL_UNAME, a file for DKMS.
     """
     files = {path.name: path.read_text() for path in MODULES.glob("*.[ch]")}
     marks = {f"{name}/double": DOUBLE for name in ("nvidia", "nvidia-uvm", "nvidia-modeset")}
@@ -55,6 +65,7 @@ def sources(tree: str, version: str = DRIVER) -> dict[str, str]:
         "conftest.sh": DOUBLE,
         "Makefile": MAKEFILE,
         "Kbuild": KBUILD.replace("@", version),
+        "dkms.conf": DKMS.replace("@", version),
     }
     return {f"{tree}/{name}": text for name, text in everything.items()}
 

@@ -44,9 +44,8 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
     except Unavailable as error:
         workshop.note(f"nvidia-ctk cannot be had here, its figures are those of a record: {error.brief}")
         ctk = None
-    return tuple(
-        measure for suite, name in _SUITES.items() for measure in _of(workshop, ctk, suite, name, runs)
-    )
+    suites = list(_SUITES.items())[: 1 if workshop.smallest else None]
+    return tuple(measure for suite, name in suites for measure in _of(workshop, ctk, suite, name, runs))
 
 
 def _of(workshop: Workshop, ctk: Path | None, suite: str, name: str, runs: int) -> tuple[Measure, ...]:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cpu import cpu_of
@@ -18,6 +19,7 @@ from bench.workshop import Workshop
 from driverforge_core.errors import Unavailable
 from support.machines import kernels
 from support.machines.kernels import Kernel
+from support.samples import tinydriver
 from support.upstream import nvidia_modules
 
 _BRANCH = "535"
@@ -48,6 +50,14 @@ job.build(host, request)
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """A driver's version and the folder of its modules' sources."""
+
+    version: str
+    source: Path
+
+
 def run(workshop: Workshop) -> tuple[Measure, ...]:
     found = [
         kernel
@@ -63,9 +73,11 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
     }
     runs = workshop.runs or 1
     place = _place()
+    version = tinydriver.DRIVER if workshop.smallest else nvidia_modules.version(_BRANCH)
     for number in range(runs):
         with tempfile.TemporaryDirectory(prefix="driverforge-bench-", dir=place) as name:
             folder = Path(name)
+            driver = _miniature(folder) if workshop.smallest else _nvidias()
             for what, kernel in (
                 ("make", first),
                 ("first", first),
@@ -76,11 +88,12 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
             ):
                 workshop.say(f"{what}: {_BRANCH} for {kernel.release}, {number + 1} of {runs}")
                 if what.startswith("make"):
-                    samples[what].append(_make(folder, kernel))
+                    samples[what].append(_make(folder, driver, kernel))
                 else:
-                    samples[what].append(_ours(folder, *_packages(folder, kernel, renamed=what == "renamed")))
+                    packages = _packages(folder, kernel, renamed=what == "renamed")
+                    samples[what].append(_ours(folder, driver, *packages))
     workshop.note(
-        f"open modules of {nvidia_modules.version(_BRANCH)}, {first.release}, then {second.release}; ours "
+        f"open modules of {version}, {first.release}, then {second.release}; ours "
         f"unpacks the headers, strips and checks the modules as well; all in {place}; "
         f"load at the end {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
     )
@@ -127,9 +140,22 @@ def _timed(argv: list[str]) -> tuple[float, float]:
     return cpu, time.monotonic() - start
 
 
-def _make(folder: Path, kernel: Kernel) -> tuple[float, float]:
+def _nvidias() -> Driver:
+    return Driver(version=nvidia_modules.version(_BRANCH), source=nvidia_modules.source(_BRANCH))
+
+
+def _miniature(folder: Path) -> Driver:
+    """Sources that are compiled in seconds, in the shape of NVIDIA's."""
+    for name, text in tinydriver.sources("sources").items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Driver(version=tinydriver.DRIVER, source=folder / "sources")
+
+
+def _make(folder: Path, driver: Driver, kernel: Kernel) -> tuple[float, float]:
     work = folder / "make"
-    shutil.copytree(nvidia_modules.source(_BRANCH), work, symlinks=True)
+    shutil.copytree(driver.source, work, symlinks=True)
     words = [f"-j{os.cpu_count()}", "modules", f"SYSSRC={kernel.source}", f"SYSOUT={kernel.build}"]
     took = _timed(["make", "-C", str(work), *words, f"CC={kernel.compiler}", "IGNORE_CC_MISMATCH=1"])
     shutil.rmtree(work)
@@ -149,12 +175,11 @@ def _packages(folder: Path, kernel: Kernel, *, renamed: bool) -> tuple[str, Path
     return kernel.release, debs
 
 
-def _ours(folder: Path, release: str, debs: Path) -> tuple[float, float]:
+def _ours(folder: Path, driver: Driver, release: str, debs: Path) -> tuple[float, float]:
     node, out = folder / "node", folder / "out"
     # what was compiled once would be found whole
     shutil.rmtree(node / "var/lib/driverforge/modules", ignore_errors=True)
     for place in (node, out):
         place.mkdir(exist_ok=True)
-    version, source = nvidia_modules.version(_BRANCH), nvidia_modules.source(_BRANCH)
-    words = (version, source, release, debs, out, node)
+    words = (driver.version, driver.source, release, debs, out, node)
     return _timed([sys.executable, "-c", _OURS, *map(str, words)])

@@ -27,8 +27,9 @@ from support.machines import registry
 from support.samples.vendorregistry import client
 
 MB = 1_000_000
+_SMALL = 16_000  # bytes; what stands for a MB in the smallest run, whose volumes must be 1 MB at least
 _CONFIGURATION = "application/vnd.oci.image.config.v1+json"
-# MB of each layer: what a GPU operator's mirror is made of, few large blobs and many small ones
+# units of each layer: what a GPU operator's mirror is made of, few large blobs and many small ones
 _IMAGES = ((400, 100, 1), (300, 150, 1), (200, 100, 50, 1))
 _SHARED = ((90, 6, 2), 3)
 """Layers that the drivers for two kernels share, and the one that each has of its own."""
@@ -42,13 +43,17 @@ curl -sf "http://$1/v2/$3/blobs/$4" |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A vendor's registry and a folder for all that is made of it."""
+    """A vendor's registry and a folder for all that is made of it.
+
+    `unit` is the size in bytes of which layers are made: a MB, unless a run shall be short.
+    """
 
     home: Path
     vendor: str
+    unit: int = MB
 
     def put(self, name: str, sizes: Sequence[int], *, seed: str = "") -> str:
-        """An image of layers of so many MB that no compression helps; a layer is its name's and number's."""
+        """An image of layers of so many units, which do not compress; a layer is its name's and number's."""
         place = Reference.parse(f"{self.vendor}/{name}")
         parts = [self._blob(place, json.dumps({"architecture": "amd64", "os": "linux", "of": name}).encode())]
         parts += [
@@ -68,13 +73,17 @@ class Site:
         path, hasher = self.home / "layer", hashlib.sha256()
         with path.open("wb") as file:
             for number in range(size):
-                piece = hashlib.shake_256(f"{name} {number}".encode()).digest(4096) * (MB // 4096 + 1)
-                hasher.update(piece[:MB])
-                file.write(piece[:MB])
+                piece = hashlib.shake_256(f"{name} {number}".encode()).digest(4096) * (self.unit // 4096 + 1)
+                hasher.update(piece[: self.unit])
+                file.write(piece[: self.unit])
         digest = f"sha256:{hasher.hexdigest()}"
-        client().put_blob(place, lambda: path.open("rb"), digest=digest, size=size * MB)
+        client().put_blob(place, lambda: path.open("rb"), digest=digest, size=size * self.unit)
         path.unlink()
-        return {"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest, "size": size * MB}
+        return {
+            "mediaType": "application/vnd.oci.image.layer.v1.tar",
+            "digest": digest,
+            "size": size * self.unit,
+        }
 
     def lock(self, name: str, images: Sequence[str]) -> Path:
         """A list of images, as `mirror lock` writes it."""
@@ -108,7 +117,7 @@ def run(workshop: Workshop) -> Iterator[Measure]:
     home = Path(tempfile.mkdtemp(prefix="driverforge-bench-", dir=shared if roomy else "/var/tmp"))
     try:
         with registry.serve(home / "vendor") as vendor:
-            site = Site(home=home, vendor=vendor.address)
+            site = Site(home=home, vendor=vendor.address, unit=_SMALL if workshop.smallest else MB)
             os.environ["XDG_CACHE_HOME"] = str(home / "cache")
             images = [site.put(f"nvidia/image-{number}:1", sizes) for number, sizes in enumerate(_IMAGES)]
             lock = site.lock("mirror.lock.json", images)
@@ -132,7 +141,7 @@ def _throughput(workshop: Workshop, site: Site, lock: Path) -> Iterator[Measure]
         ways["skopeo sync --all"] = lambda mirror: _skopeo(site, lock, mirror)
     runs = workshop.runs or 5
     total = sum(sum(sizes) for sizes in _IMAGES)
-    workshop.say(f"{runs} times {total} MB in {len(blobs)} blobs: {', '.join(ways)}")
+    workshop.say(f"{runs} times {total * site.unit / MB:g} MB in {len(blobs)} blobs: {', '.join(ways)}")
     samples: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(runs):
         for name, way in ways.items():
@@ -161,7 +170,7 @@ def _requests(site: Site, lock: Path) -> Measure:
 
 
 def _volumes(site: Site, lock: Path) -> Measure:
-    _copy(lock, "--to-archive", str(site.home / "out/gpu"), "--volume-size", "64M")
+    _copy(lock, "--to-archive", str(site.home / "out/gpu"), "--volume-size", str(64 * site.unit))
     files = sum(path.stat().st_size for path in (site.home / "out").iterdir())
     shutil.rmtree(site.home / "out")
     content = sum(image["size"] for image in json.loads(lock.read_text())["images"])
@@ -191,7 +200,7 @@ def _delta(site: Site) -> Measure:
         what="delta after a kernel update",
         unit="bytes",
         ours=Series(of="archive, list and sums", samples=(float(files),)),
-        reference=Series(of="the new layer", samples=(float(own * MB),)),
+        reference=Series(of="the new layer", samples=(float(own * site.unit),)),
     )
 
 

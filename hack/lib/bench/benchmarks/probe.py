@@ -12,14 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench import cpu
 from bench.result import Measure, Series
 from bench.workshop import Workshop
 from driverforge_core.errors import CommandFailed
 from support import process
 from support.machines.drivernode import LAUNCHER
 
-_HERE = Path(__file__).resolve().parent
-_PACKAGES = _HERE.parents[2] / "entrypoints"
+_PACKAGES = Path(__file__).resolve().parents[4] / "entrypoints"
 # a node whose driver is ready, in a mount namespace of its own
 _READY = r"""
 set -e
@@ -48,7 +48,7 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
             ["sh", "-c", f"exec {python} -I -S -c pass"],
         ]
         workshop.say(f"{runs} probes of a ready node with {python}, in turn with the bare interpreter")
-        measured = [sys.executable, str(_HERE / "cpu.py"), str(runs), json.dumps(commands)]
+        measured = [sys.executable, cpu.__file__, str(runs), json.dumps(commands)]
         namespaces = ["--mount"] if os.geteuid() == 0 else ["--mount", "--user", "--map-root-user"]
         said = process.run(
             "unshare", *namespaces, "sh", "-c", _READY, "sh", driverctl, *measured, timeout=600
@@ -90,6 +90,7 @@ def _install(folder: Path, python: str) -> str:
 
     They are compiled, and the byte code is never checked against the source.
     """
+    packages = folder / "lib"  # one of them has the launcher's name
     for package in (
         "driverforge_core",
         "driverforge_kube",
@@ -97,10 +98,10 @@ def _install(folder: Path, python: str) -> str:
         "driverforge_driver",
         "driverctl",
     ):
-        shutil.copytree(_PACKAGES / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    process.run(python, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder)
-    text = LAUNCHER.replace("/opt/driverforge/lib", str(folder)).replace("exec python3", f"exec {python}")
-    if str(folder) not in text or python not in text:
+        shutil.copytree(_PACKAGES / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
+    process.run(python, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", packages)
+    text = LAUNCHER.replace("/opt/driverforge/lib", str(packages)).replace("exec python3", f"exec {python}")
+    if str(packages) not in text or python not in text:
         raise CommandFailed("the launcher of the test bench has changed", details=[text])
     launcher = folder / "driverctl"
     launcher.write_text(text)

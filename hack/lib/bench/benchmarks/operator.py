@@ -26,6 +26,7 @@ from support.cluster.operator import NAMESPACE, add_driver, establish, launch, m
 from support.process import stop, tail, until
 
 POOLS = 20
+_FEWEST = 20  # one for each pool
 _REST = 60  # seconds
 _SILENCE = 3  # seconds
 _LEASES = "leases"
@@ -74,6 +75,11 @@ class Cost:
 
 def run(workshop: Workshop) -> tuple[Measure, ...]:
     """Measure 100, 1,000 and 5,000 nodes; `--runs 1` or `2` stops after the first one or two."""
+    if workshop.smallest:
+        cost = measure(_FEWEST, rest=_SILENCE)
+        for text in described(cost, base=cost):
+            workshop.note(text)
+        return tuple(_measures(cost, RECORDED[100]))
     found, costs = [], list[Cost]()
     for nodes in tuple(RECORDED)[: workshop.runs or None]:
         costs.append(measure(nodes, rest=_REST))
