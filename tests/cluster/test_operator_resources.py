@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from driverforge_operator.plan.difference import covers
+from driverforge_operator.plan.whole import covers
 from support.cluster.kubernetes import Answer, Api
 from support.cluster.operator import establish
 from support.samples.operatorcases import DRIVER_CASES, POLICY_CASES, driver_spec, policy_spec

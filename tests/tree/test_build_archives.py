@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.advice import Given
-from driverforge_build.app.archives import archive_folders
+from driverforge_build.app.build import archive_folders
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import BuildContext, driver_contexts
 from driverforge_core.errors import UsageError

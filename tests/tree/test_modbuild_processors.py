@@ -132,7 +132,7 @@ def test_a_machine_without_cgroups(node: Node) -> None:
 # --- a real one
 
 ASK = """
-from driverforge_driver.compile.processors import processors
+from driverforge_driver.compile.job import processors
 from driverforge_host.adapters.real import real_host
 print(processors(real_host()))
 """

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from driverforge_operator.plan.actions import Apply, SetStatus
-from driverforge_operator.plan.difference import covers
-from driverforge_operator.plan.whole import plan
+from driverforge_operator.plan.whole import covers, plan
 from driverforge_operator.ports import Ref
 from driverforge_operator.state.kinds import CustomResource, Metadata
 from driverforge_operator.state.whole import State

@@ -9,7 +9,7 @@ import pytest
 
 from driverforge_core import nodekeys
 from driverforge_operator.plan.actions import Apply, PatchNode
-from driverforge_operator.plan.readiness import Readiness, readiness
+from driverforge_operator.plan.labels import Readiness, readiness
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import CustomResource, Metadata
 from driverforge_operator.state.nodes import Node

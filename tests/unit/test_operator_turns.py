@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_operator.app.turns import Turns
+from driverforge_operator.app.control import Turns
 from driverforge_operator.plan.actions import Action, Apply, Delete, PatchNode
 from driverforge_operator.ports import Ref
 

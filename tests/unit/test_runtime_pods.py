@@ -12,9 +12,9 @@ import pytest
 
 from driverforge_core.errors import CommandFailed
 from driverforge_toolkit.runtime.backends import config_files
-from driverforge_toolkit.runtime.backends.crio_pods import ANNOTATION, STORAGE, pods_by_handler
 from driverforge_toolkit.runtime.model import Handler
 from driverforge_toolkit.runtime.transaction import held
+from driverforge_toolkit.runtime.transaction.held import ANNOTATION, STORAGE, pods_by_handler
 from driverforge_toolkit.runtime.transaction.observed import ObservedRuntime
 from support.fakes.fakehost import FakeNode, fake_node
 

@@ -34,7 +34,7 @@ except TemporaryFailure as error:
     print(error.render())
 """
 COMPILERS = """
-from driverforge_driver.compile.processors import cgroup_folders, processor_limit
+from driverforge_driver.compile.job import cgroup_folders, processor_limit
 from driverforge_host.adapters.real import real_host
 host = real_host()
 print([processor_limit(host.files, folder) for folder in cgroup_folders(host)])

@@ -12,9 +12,11 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from itertools import count, zip_longest
+from operator import itemgetter
 from queue import Empty, Queue
 from typing import Any
 
@@ -28,7 +30,6 @@ from driverforge_operator.app.metrics import Metrics
 from driverforge_operator.app.retries import Retries
 from driverforge_operator.app.store import Store
 from driverforge_operator.app.theirs import OTHERS, Theirs
-from driverforge_operator.app.turns import Turns
 from driverforge_operator.plan.actions import Action, SetStatus, StandDown
 from driverforge_operator.ports import (
     Cluster,
@@ -36,6 +37,7 @@ from driverforge_operator.ports import (
     Gone,
     Kind,
     Overloaded,
+    Ref,
     Registries,
     Unauthenticated,
 )
@@ -339,3 +341,32 @@ class Controller:
 
 def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Turns:
+    """What a round leaves and what came since take turns in the next one: neither starves the other."""
+
+    def __init__(self) -> None:
+        self._waited: dict[Ref, int] = {}
+        self._numbers = count()
+
+    def order(self, actions: Iterable[Action]) -> list[Action]:
+        """One that was left, the oldest first, a new one as planned, and so on."""
+        left: list[tuple[int, Action]] = []
+        new: list[Action] = []
+        for action in actions:
+            since = self._waited.get(action.ref)
+            if since is None:
+                new.append(action)
+            else:
+                left.append((since, action))
+        left.sort(key=itemgetter(0))
+        oldest = (action for _, action in left)
+        return [one for pair in zip_longest(oldest, new) for one in pair if one is not None]
+
+    def leave(self, actions: Iterable[Action], *, failed: Iterable[Action] = ()) -> None:
+        """A round ended before these. Those that `failed` in it had their turn, and come after the others."""
+        had = {action.ref for action in failed}
+        waited = {ref: number for ref, number in self._waited.items() if ref not in had}
+        refs = sorted((action.ref for action in actions), key=had.__contains__)
+        self._waited = {one: waited[one] if one in waited else next(self._numbers) for one in refs}

@@ -1,6 +1,12 @@
 """The labels and annotations of one node.
 
 A value that somebody set stays: 'false' is an administrator's, 'paused-…' a program's of the node.
+
+The ready taint: no pod comes to a node before its GPUs were validated, once after each boot.
+
+The node keeps, as an annotation, in which boot it was validated, and since when the validator's pod was ready
+then. After a boot the kubelet repeats for a while what its pods were before: a time that is known already
+says nothing of this boot. No clock is compared with another.
 """
 
 from __future__ import annotations
@@ -15,7 +21,6 @@ from driverforge_operator.operands.table import OPERANDS, OTHER_SWITCHES, Operan
 from driverforge_operator.plan.actions import PatchNode
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Placement
-from driverforge_operator.plan.readiness import readiness
 from driverforge_operator.state.nodes import Node
 
 _VALIDATOR, _MIG_MANAGER = "operator-validator", "mig-manager"
@@ -134,3 +139,27 @@ def _upgrade_enabled(placement: Placement, intent: Intent) -> str | None:
     sandbox = spec.sandbox_workloads is not None and spec.sandbox_workloads.enabled
     policy = spec.driver.upgrade_policy
     return "true" if policy and policy.auto_upgrade and not sandbox else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """What shall be on a node; `validated` is the annotation, None for none."""
+
+    tainted: bool
+    validated: str | None
+
+
+def readiness(node: Node, *, wanted: bool, ready_since: str) -> Readiness:
+    """`wanted`: the node is to be validated.
+
+    `ready_since` is when its validator's pod became ready, '' while it is not.
+    """
+    if not wanted:
+        return Readiness(tainted=False, validated=None)
+    known = node.annotations.get(nodekeys.VALIDATED)
+    boot, _, since = (known or "").partition(" ")
+    if known and boot == node.boot:
+        return Readiness(tainted=False, validated=known)
+    if ready_since and ready_since != since:
+        return Readiness(tainted=False, validated=f"{node.boot} {ready_since}")
+    return Readiness(tainted=True, validated=known)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT
 from driverforge_operator.operands.table import OPERANDS, Operand
 from driverforge_operator.plan.actions import Action, Apply, Delete
 from driverforge_operator.plan.admission import label_namespace
-from driverforge_operator.plan.difference import covers
 from driverforge_operator.plan.intent import Intent, read_intent
 from driverforge_operator.plan.labels import label
 from driverforge_operator.plan.operands import StateNow, states, unclear_policy
@@ -97,3 +97,24 @@ def wanted_objects(intent: Intent, found: Sequence[Pool], planned: Sequence[Stat
     documents = [*shared(intent, found), *(one for pool in found for one in pool.documents)]
     documents += [one for state in planned for one in state.objects]
     return {Ref.of(document): document for document in documents}
+
+
+def covers(found: Any, wanted: Any) -> bool:
+    """Whether everything that is wanted is there, whatever the API server and others added.
+
+    An object that somebody else changed in our fields is not covered, though it is our own. A list is
+    compared entry by entry, as server-side apply keeps our order; an empty value is as good as none, for the
+    server stores none.
+    """
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            covers(found[key], value) if key in found else value in ({}, [], "", None)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(covers(one, other) for one, other in zip(found, wanted, strict=True))
+        )
+    return bool(found == wanted)

@@ -14,8 +14,8 @@ from driverforge_toolkit.app.device_nodes import files_to_link
 from driverforge_toolkit.devices import repair
 from driverforge_toolkit.validate.check_table import CHECKS
 from driverforge_toolkit.validate.context import Context, Validated
+from driverforge_toolkit.validate.driver_check import take_back
 from driverforge_toolkit.validate.node_metrics import NodeMetrics
-from driverforge_toolkit.validate.own_driver import take_back
 
 LINKS = "/host-dev-char"  # where NVIDIA's pods mount the host's /dev/char
 AGAIN = 300.0  # seconds after which the same reason to wait is told again

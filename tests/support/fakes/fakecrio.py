@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from driverforge_toolkit.runtime.backends.crio_pods import HANDLER, KIND, NAME, NAMESPACE, SANDBOX, STORAGE
+from driverforge_toolkit.runtime.transaction.held import HANDLER, KIND, NAME, NAMESPACE, SANDBOX, STORAGE
 from support.fakes.crioconfig import CrioConfig, Refusal
 from support.fakes.criodaemon import Crio
 from support.fakes.fakecontainerd import CriPeer
