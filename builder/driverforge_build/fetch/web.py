@@ -337,7 +337,8 @@ class _Exchange:
             return "broke the connection in the middle of an answer"
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, socket.gaierror):
-            cause = cause.__cause__
+            # the pool raises its error anew `from None`
+            cause = cause.__cause__ or cause.__context__
         if cause is not None:
             return f"does not answer: a name does not resolve, the host's or its proxy's ({cause.strerror})"
         return f"does not answer: {error}"
