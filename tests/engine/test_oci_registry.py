@@ -1,4 +1,4 @@
-"""The client against Debian's docker-registry, over both transports: what we push it serves, what it refuses
+"""The client against Debian's docker-registry, over each transport: what we push it serves, what it refuses
 is unknown and not absent.
 """
 
@@ -23,6 +23,7 @@ from driverforge_oci.http import UrllibTransport
 from driverforge_oci.presence import Absent, Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session
+from driverforge_operator.cluster.web import RegistryTransport
 from support import process
 
 pytestmark = pytest.mark.skipif(
@@ -71,7 +72,7 @@ def closed_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 ClientWith = Callable[[Mapping[str, Login]], RegistryClient]
 
 
-@pytest.fixture(params=[UrllibTransport, HttpxTransport])
+@pytest.fixture(params=[UrllibTransport, HttpxTransport, RegistryTransport])
 def client_with(request: pytest.FixtureRequest) -> ClientWith:
     """Makes clients with these logins."""
     return lambda logins: RegistryClient(Session(request.param(os.environ), partial(find_login, logins)))

@@ -1,5 +1,6 @@
-"""The real transport against servers on the loopback: plain, with a private authority, behind a proxy, and
-broken ones.
+"""Transports against servers on the loopback: plain, with a private authority, behind a proxy, broken ones.
+
+The standard library's is for nodes; the operator's does the same over httpx2.
 """
 
 from __future__ import annotations
@@ -9,18 +10,38 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_oci.auth import Login
 from driverforge_oci.http import UrllibTransport, http_transport
-from driverforge_oci.transport import Request
+from driverforge_oci.transport import Request, Transport
+from support.fakes import tunnel
+
+
+class Makes(Protocol):
+    """Makes a transport."""
+
+    def __call__(self, environ: Mapping[str, str], *, timeout: float = 30) -> Transport: ...
+
+
+@pytest.fixture(params=["urllib", "httpx2"])
+def transport(request: pytest.FixtureRequest) -> Makes:
+    if request.param == "urllib":
+        return UrllibTransport
+    # Python 3.10 has the driver half's packages alone
+    web = pytest.importorskip("driverforge_operator.cluster.web", exc_type=ImportError)
+    found: Makes = web.RegistryTransport
+    return found
 
 
 @dataclass(slots=True)
@@ -91,8 +112,10 @@ def _get(url: str, method: str = "GET") -> Request:
 
 @pytest.mark.parametrize(("path", "status"), [("/", 200), ("/nothing", 404), ("/busy", 503), ("/moved", 302)])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_every_status_is_an_answer(server: Server, path: str, status: int, method: str) -> None:
-    response = UrllibTransport({}).send(_get(f"http://127.0.0.1:{server.port}{path}", method))
+def test_every_status_is_an_answer(
+    transport: Makes, server: Server, path: str, status: int, method: str
+) -> None:
+    response = transport({}, timeout=10).send(_get(f"http://127.0.0.1:{server.port}{path}", method))
     assert response.status == status
     assert response.headers["x-case"] == "Kept"
     # of two headers of one name both count
@@ -101,14 +124,16 @@ def test_every_status_is_an_answer(server: Server, path: str, status: int, metho
     assert len(server.seen) == 1
 
 
-def test_a_stream_is_sent_whole(server: Server) -> None:
+def test_a_stream_is_sent_whole(transport: Makes, server: Server) -> None:
     data = b"x" * 1_000_000
     headers = {"Content-Length": str(len(data)), "Authorization": "Basic abc"}
+    stream = io.BytesIO(data)
     request = Request(
-        method="PUT", url=f"http://127.0.0.1:{server.port}/", headers=headers, body=lambda: io.BytesIO(data)
+        method="PUT", url=f"http://127.0.0.1:{server.port}/", headers=headers, body=lambda: stream
     )
-    UrllibTransport({}).send(request).body.close()
+    transport({}).send(request).body.close()
     assert server.seen == [("PUT / HTTP/1.1", "Basic abc", data)]
+    assert stream.closed
 
 
 def test_retries_are_built_in(server: Server) -> None:
@@ -117,100 +142,121 @@ def test_retries_are_built_in(server: Server) -> None:
     assert len(server.seen) == 2
 
 
-def test_a_proxy_is_used_except_for_what_no_proxy_names(server: Server) -> None:
+def test_a_proxy_is_used_except_for_what_no_proxy_names(transport: Makes, server: Server) -> None:
     environ = {"HTTP_PROXY": f"127.0.0.1:{server.port}", "no_proxy": "direct.invalid"}
-    transport = UrllibTransport(environ, timeout=10)
-    assert transport.send(_get("http://registry.invalid/v2/")).read(100) == b"bytes"
+    web = transport(environ, timeout=10)
+    assert web.send(_get("http://registry.invalid/v2/")).read(100) == b"bytes"
     assert server.seen[0][0] == "GET http://registry.invalid/v2/ HTTP/1.1"
     with pytest.raises(TemporaryFailure, match=r"no answer from direct\.invalid"):
-        transport.send(_get("http://direct.invalid/v2/"))
-    assert transport.send(_get(f"http://localhost:{server.port}/v2/")).read(100) == b"bytes"
+        web.send(_get("http://direct.invalid/v2/"))
+    assert web.send(_get(f"http://localhost:{server.port}/v2/")).read(100) == b"bytes"
     assert [line for line, _, _ in server.seen[1:]] == ["GET /v2/ HTTP/1.1"]
 
 
-def test_no_answer_names_the_host_and_never_the_query(server: Server) -> None:
+def test_no_answer_names_the_host_and_never_the_query(transport: Makes) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         with pytest.raises(TemporaryFailure) as caught:
-            UrllibTransport({}).send(_get(f"http://127.0.0.1:{port}/v2/?signature=secret"))
+            transport({}).send(_get(f"http://127.0.0.1:{port}/v2/?signature=secret"))
     assert f"127.0.0.1:{port}" in caught.value.brief
     assert "refused" in caught.value.brief
     assert "secret" not in caught.value.render()
 
 
 @pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1:1/v2/", "ftp://user:secret@registry.site/v2/"])
-def test_a_login_in_an_address_is_in_no_message(url: str) -> None:
+def test_a_login_in_an_address_is_in_no_message(transport: Makes, url: str) -> None:
     with pytest.raises(Unavailable) as failed:
-        UrllibTransport({}).send(_get(url))
+        transport({}).send(_get(url))
     assert "secret" not in f"{failed.value.brief} {failed.value.details}"
 
 
-def test_a_host_that_does_not_resolve_is_said_in_words() -> None:
+def test_a_host_that_does_not_resolve_is_said_in_words(transport: Makes) -> None:
     with pytest.raises(
         TemporaryFailure, match=r"no answer from registry\.invalid: a name does not resolve"
     ) as caught:
-        UrllibTransport({}).send(Request(method="GET", url="https://registry.invalid/v2/"))
+        transport({}).send(Request(method="GET", url="https://registry.invalid/v2/"))
     assert "Errno" not in caught.value.render()
     assert "DNS" in caught.value.resolution
 
 
-def test_a_server_that_never_answers() -> None:
+def test_a_server_that_never_answers(transport: Makes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TemporaryFailure) as caught:
-        UrllibTransport({}, timeout=0.2).send(_get(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
+        transport({}, timeout=0.2).send(_get(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
     assert caught.value.brief.endswith("connected, but nothing came for 0.2 s (timed out)")
 
 
-def test_a_host_name_that_no_resolver_takes() -> None:
+def test_a_host_name_that_no_resolver_takes(transport: Makes) -> None:
     with pytest.raises(TemporaryFailure, match="no answer from"):
-        UrllibTransport({}).send(_get(f"http://{'a' * 64}.invalid/"))
+        transport({}).send(_get(f"http://{'a' * 64}.invalid/"))
 
 
 @pytest.mark.parametrize("size", [100, 999])
-def test_an_answer_that_breaks_off(server: Server, size: int) -> None:
-    response = UrllibTransport({}).send(_get(f"http://127.0.0.1:{server.port}/short"))
+def test_an_answer_that_breaks_off(transport: Makes, server: Server, size: int) -> None:
+    response = transport({}).send(_get(f"http://127.0.0.1:{server.port}/short"))
     with pytest.raises(TemporaryFailure, match="in the middle of an answer"):
-        response.body.read(size)
-    response.body.close()
+        response.read(size)
 
 
-def test_only_web_addresses_are_opened(tmp_path: Path) -> None:
+def test_only_web_addresses_are_opened(transport: Makes, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     with pytest.raises(Unavailable, match="is not a web address"):
-        UrllibTransport({}).send(_get(f"file://{tmp_path}/secret"))
+        transport({}).send(_get(f"file://{tmp_path}/secret"))
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_a_private_authority_is_trusted_through_ssl_cert_file(tmp_path: Path) -> None:
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
+    """A server with TLS, and the file of its authority; 0.0.0.0 is a name for which proxies are asked."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
     certificate, key = tmp_path / "ca.pem", tmp_path / "key.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    subprocess.run(
-        [*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
-    )
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:0.0.0.0"]
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", *kind, *names, *files], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with _serve(context) as server:
-        request = _get(f"https://localhost:{server.port}/")
-        assert UrllibTransport({"SSL_CERT_FILE": str(certificate)}).send(request).read(100) == b"bytes"
-        with pytest.raises(TemporaryFailure, match="CERTIFICATE_VERIFY_FAILED"):
-            UrllibTransport({}).send(request)
+        yield server, certificate
 
 
-def test_an_authority_that_cannot_be_read_is_said_at_once(tmp_path: Path) -> None:
+def test_a_private_authority_is_trusted_through_ssl_cert_file(
+    transport: Makes, secured: tuple[Server, Path]
+) -> None:
+    server, authority = secured
+    request = _get(f"https://localhost:{server.port}/")
+    assert transport({"SSL_CERT_FILE": str(authority)}).send(request).read(100) == b"bytes"
+    with pytest.raises(TemporaryFailure, match="CERTIFICATE_VERIFY_FAILED"):
+        transport({}).send(request)
+
+
+def test_a_proxy_with_a_login_makes_a_tunnel(transport: Makes, secured: tuple[Server, Path]) -> None:
+    server, authority = secured
+    place = f"0.0.0.0:{server.port}"
+    request = _get(f"https://{place}/")
+    with tunnel.serve(Login(user="site", password="p@ss")) as proxy:
+        environ = {"SSL_CERT_FILE": str(authority), "HTTPS_PROXY": f"http://site:p%40ss@{proxy.address}"}
+        assert transport(environ).send(request).read(100) == b"bytes"
+        assert transport({**environ, "no_proxy": "0.0.0.0/8"}).send(request).read(100) == b"bytes"
+    assert proxy.asked == {place: 1}
+    # a login is the proxy's alone
+    assert [login for _, login, _ in server.seen] == ["", ""]
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="this Python leaves the socket of a refused tunnel to the collector"
+)
+def test_a_proxy_that_refuses_is_told_without_the_login(transport: Makes) -> None:
+    with tunnel.serve(Login(user="site", password="p@ss")) as proxy:
+        web = transport({"HTTPS_PROXY": f"http://site:wrong@{proxy.address}"})
+        with pytest.raises(TemporaryFailure, match=r"no answer from registry\.site: .*407") as caught:
+            web.send(_get("https://registry.site/v2/"))
+    assert "wrong" not in caught.value.render()
+
+
+def test_an_authority_that_cannot_be_read_is_said_at_once(transport: Makes, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="SSL_CERT_FILE="):
-        http_transport({"SSL_CERT_FILE": str(tmp_path / "none.pem")})
+        transport({"SSL_CERT_FILE": str(tmp_path / "none.pem")})
     (tmp_path / "bad.pem").write_text("not PEM")
     with pytest.raises(InputError, match="SSL_CERT_FILE="):
-        http_transport({"SSL_CERT_FILE": str(tmp_path / "bad.pem")})
+        transport({"SSL_CERT_FILE": str(tmp_path / "bad.pem")})

@@ -27,6 +27,7 @@ from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
 from driverforge_oci.transport import Request, Retrying, Spent, Transport
 from driverforge_oci.uploads import Upload, Uploads
+from driverforge_operator.cluster.web import RegistryTransport
 from support.fakes import mirror
 from support.fakes.wireserver import answer, talking
 from support.process import missing
@@ -226,7 +227,12 @@ def test_a_server_that_gives_another_part_is_asked_for_the_whole(
 
 
 @pytest.mark.parametrize(
-    "transport", [HttpxTransport({}, timeout=0.3, grace=0.3), UrllibTransport({}, timeout=0.3)]
+    "transport",
+    [
+        HttpxTransport({}, timeout=0.3, grace=0.3),
+        UrllibTransport({}, timeout=0.3),
+        RegistryTransport({}, timeout=0.3),
+    ],
 )
 def test_a_registry_that_still_digests_is_waited_for(transport: Transport) -> None:
     """It answers the commit of 512 MB when it has them all, which takes longer than any other answer may."""

@@ -11,15 +11,14 @@ from driverforge_core.errors import DriverforgeError, Unsupported
 from driverforge_oci.auth import Login, find_login
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.configuration import parse_configuration
-from driverforge_oci.http import UrllibTransport
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session
 from driverforge_oci.transport import Transport
+from driverforge_operator.cluster.web import RegistryTransport
 from driverforge_operator.ports import Answer, Kind, Question, Reader, kind_at
 
 _SECRET: Kind[dict[str, Any]] = kind_at("v1", "Secret", "secrets", dict)
 _KEYS = (".dockerconfigjson", ".dockercfg")
-_TIMEOUT = 15.0  # seconds
 
 
 class ImageRegistries:
@@ -84,4 +83,4 @@ def _decoded(text: str) -> str:
 
 def registries(reader: Reader, environ: Mapping[str, str]) -> ImageRegistries:
     """Registries by proxies and authorities of the environment. An answer that fails is asked for later."""
-    return ImageRegistries(reader, UrllibTransport(environ, timeout=_TIMEOUT))
+    return ImageRegistries(reader, RegistryTransport(environ))
