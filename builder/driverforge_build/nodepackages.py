@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from driverforge_build.discover.kernels import Kernel
 from driverforge_build.discover.manager import VerifiedRepository, metadata_of
-from driverforge_build.discover.packages import Package, PackageIndex
+from driverforge_build.discover.offered import Package, PackageIndex
 from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.sums import pins_of
 from driverforge_build.matrix.fields import Arch

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.kernel import KernelRelease
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

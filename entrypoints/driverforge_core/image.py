@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from driverforge_core.arch import ARCHITECTURES
 from driverforge_core.cms import DIGESTS
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.jsonreader import JsonReader, canonical
 from driverforge_core.kernel import KernelRelease

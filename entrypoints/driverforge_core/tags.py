@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from driverforge_core.errors import CommandFailed
 from driverforge_oci import jsontext
 from driverforge_oci.auth import Login, find_login
-from driverforge_oci.configuration import Configuration
+from driverforge_oci.dockerconfig import Configuration
 from driverforge_oci.reference import DOCKER_HUB
 
 Ask = Callable[[Sequence[str], bytes], tuple[int, bytes]]

@@ -18,7 +18,7 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_driver.compile.compiler import Ways, compile_modules, make_arguments
 from driverforge_driver.compile.headers import KernelHeaders
-from driverforge_driver.family.model import Compiler, HeaderTree
+from driverforge_driver.family.protocol import Compiler, HeaderTree
 from driverforge_host.adapters.real import real_host
 from support import cache
 from support.machines import kernels

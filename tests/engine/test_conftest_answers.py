@@ -20,7 +20,7 @@ from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_driver.compile import conftest, whole
 from driverforge_driver.compile.compiler import make_arguments
 from driverforge_driver.compile.memory import Digests, Memory, Place
-from driverforge_driver.family.model import HeaderTree
+from driverforge_driver.family.protocol import HeaderTree
 from driverforge_host.adapters.real import real_host
 from engine.test_compile_objects import headers_of
 from support import aptfetch

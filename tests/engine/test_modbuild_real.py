@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import driverctl
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
 from support.fakes.mockpath import MockPath

@@ -10,7 +10,7 @@ import pytest
 from driverforge_build.discover.apt.stanzas import new_index, parse_clause
 from driverforge_build.discover.apt.suite import Location, read_packages, read_suite
 from driverforge_build.discover.closure import closure
-from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.offered import PackageIndex
 from driverforge_build.matrix.repository import Repository
 from support.fakes.mirror import fetcher
 from support.process import missing, run

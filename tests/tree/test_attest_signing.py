@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.engine.programs import CommandSigner, CommandVerifier
+from driverforge_build.engine.userprograms import CommandSigner, CommandVerifier
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
 from support.fakes.mockpath import MockPath
 

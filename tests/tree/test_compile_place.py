@@ -11,7 +11,7 @@ import pytest
 
 from driverforge_driver.compile import shortcuts
 from driverforge_driver.compile.headers import KernelHeaders
-from driverforge_driver.family.model import Compiler, HeaderTree
+from driverforge_driver.family.protocol import Compiler, HeaderTree
 from driverforge_host.adapters.real import real_host
 from support.process import missing
 

@@ -11,7 +11,7 @@ import pytest
 from driverforge_driver.compile import whole
 from driverforge_driver.compile.conftest import Outcome
 from driverforge_driver.compile.memory import Digests, Memory, Place
-from driverforge_driver.family.model import HeaderTree
+from driverforge_driver.family.protocol import HeaderTree
 from driverforge_host.adapters.real import real_host
 from support.process import missing
 

@@ -9,7 +9,7 @@ import pytest
 from driverforge_core.errors import Unsupported
 from driverforge_core.kernel import KernelRelease
 from driverforge_driver.family import debian, rhel, suse
-from driverforge_driver.family.model import Compiler, Family
+from driverforge_driver.family.protocol import Compiler, Family
 from driverforge_host.adapters.files import RootedFiles
 
 FILES = RootedFiles("/")

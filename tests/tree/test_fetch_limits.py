@@ -15,10 +15,10 @@ import pytest
 
 from driverforge_build.discover.apt.stanzas import read_stanzas
 from driverforge_build.discover.survey import degraded
-from driverforge_build.fetch.answers import DOCUMENT_LIMIT
 from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.fetch.headers import HEADER_LIMIT, read_members
 from driverforge_build.fetch.packagefile import FILE_LIMIT, NAME_LIMIT, unpack_package
+from driverforge_build.fetch.responses import DOCUMENT_LIMIT
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from support.fakes import mirror
 

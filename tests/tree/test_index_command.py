@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.cli import run
-from driverforge_build.documents.pipelines import CoveredImage
+from driverforge_build.documents.runs import CoveredImage
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.report.covered import merge_covered

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driverctl.cli import run
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError, Unsupported, UsageError
 from driverforge_core.image import FACTS_PATH, ImageFacts
 from driverforge_core.osid import OsId

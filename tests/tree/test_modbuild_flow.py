@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import (
     CommandFailed,
     DriverforgeError,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
 from driverforge_driver.compile.job import request_for

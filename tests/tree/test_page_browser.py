@@ -14,7 +14,7 @@ import pytest
 
 from driverforge_build.cli import run as driverforge
 from driverforge_build.report.coverage import Documents, coverage
-from driverforge_build.report.page import COLUMNS, page_text
+from driverforge_build.report.webpage import COLUMNS, page_text
 from support.machines.browser import Browser, Tab, browser
 from support.samples.coverages import (
     NODE,

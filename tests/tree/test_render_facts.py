@@ -12,7 +12,7 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.render.spec import FILE_TIME
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.discover.closure import closure
-from driverforge_build.discover.packages import PackageIndex, Requirement
+from driverforge_build.discover.offered import PackageIndex, Requirement
 from driverforge_build.discover.rpm.entries import new_index
 from driverforge_build.discover.rpm.repomd import read_repository
 from support.fakes.mirror import fetcher

@@ -14,7 +14,7 @@ import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
 from driverforge_host.ports import Connection, Sockets
-from driverforge_toolkit.runtime.find import http, selection
+from driverforge_toolkit.runtime.find import selection, sockethttp
 from driverforge_toolkit.runtime.find.daemon import daemon_behind
 from driverforge_toolkit.runtime.model import NodePath
 from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
@@ -86,12 +86,12 @@ def silence() -> bytes:
     ("peer", "says"),
     [
         (Peer(sends=silence), "docker does not answer GET /info"),
-        (Peer(sends=lambda: b"x" * http.CHUNK), "the answer of docker to GET /info is too long"),
+        (Peer(sends=lambda: b"x" * sockethttp.CHUNK), "the answer of docker to GET /info is too long"),
     ],
 )
 def test_a_docker_that_does_not_come_to_an_end_is_unavailable(peer: Peer, says: str) -> None:
     sockets: Sockets = peer
     with pytest.raises(Unavailable, match=says) as caught:
-        http.docker_status(sockets, "/run/docker.sock")
+        sockethttp.docker_status(sockets, "/run/docker.sock")
     assert type(caught.value) is Unavailable
     assert peer.said == [b"GET /info HTTP/1.0\r\nHost: docker\r\n\r\n"]

@@ -24,7 +24,7 @@ from driverforge_build.engine.signers import key_signer
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_build.render.context import BuildContext, context_of
-from driverforge_build.render.signing import UNSIGNED
+from driverforge_build.render.sitecertificate import UNSIGNED
 from driverforge_build.render.spec import FILE_TIME, image_specs
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure
 from driverforge_core.image import ModuleSet

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.engine.programs import command_signer
 from driverforge_build.engine.signers import key_signer
+from driverforge_build.engine.userprograms import command_signer
 from driverforge_build.ports import ToSign
 from driverforge_core.errors import (
     CommandFailed,

@@ -13,7 +13,7 @@ import pytest
 from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.attest.attached import Kind, is_enveloped, kind_of
-from driverforge_build.attest.pipelines import pipeline
+from driverforge_build.attest.ci import pipeline
 from driverforge_build.attest.provenance import BuildSpan, Origin, provenance
 from driverforge_build.attest.purl import package_purl
 from driverforge_build.attest.sbom import sbom
@@ -21,7 +21,7 @@ from driverforge_build.attest.statement import about, enveloped, opened, stateme
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.files import ContextFile
-from driverforge_build.render.needs import BaseImage
+from driverforge_build.render.requirements import BaseImage
 from driverforge_build.render.spec import image_specs
 from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitSpec

@@ -25,9 +25,9 @@ from driverforge_build.app.runner import (
     confirm_all,
 )
 from driverforge_build.matrix import load_matrix
-from driverforge_build.matrix.programs import PREFIXES
+from driverforge_build.matrix.programcells import PREFIXES
 from driverforge_build.ports import BuildJob, StepListener
-from driverforge_build.publish.index import standing_for
+from driverforge_build.publish.alias import standing_for
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of

@@ -27,8 +27,8 @@ from driverforge_build.app.prepare import (
 from driverforge_build.app.runner import CellReport, HowToRun, Pushing, Result, build_all
 from driverforge_build.engine.buildah import build_command
 from driverforge_build.engine.buildx import bake_command
-from driverforge_build.engine.images import layers_of
 from driverforge_build.engine.nop import Nop
+from driverforge_build.engine.store import layers_of
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.select import check_named

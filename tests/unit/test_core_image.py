@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.image import ImageFacts, ModuleSet, module_set_directory
 from driverforge_core.kernel import KernelRelease

@@ -9,7 +9,7 @@ from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
 from driverforge_driver.family import debian, rhel, suse
 from driverforge_driver.family.lookup import family_of
-from driverforge_driver.family.model import Family
+from driverforge_driver.family.protocol import Family
 
 
 def os_release(name: str, version: str = "", *like: str) -> OsRelease:

@@ -7,7 +7,7 @@ import pytest
 from driverforge_build.discover.apt.restricted_modules import finished_modules
 from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
 from driverforge_build.discover.kernels import Kernel
-from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.offered import PackageIndex
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.model import ModuleSource
 from driverforge_core.kernel import KernelRelease

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from driverforge_build.matrix import DriverRow, OsRow, jit_cells, load_matrix
 from driverforge_build.matrix.globs import matching
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.osid import OsId
 from driverforge_core.tags import jit_tag
 from driverforge_host.catalogue import GPUS, PROBES

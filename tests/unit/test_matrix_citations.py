@@ -16,7 +16,7 @@ from driverforge_build import resources
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.derive import resolve_like
 from driverforge_build.matrix.merge import row_id
-from driverforge_build.matrix.tree import Listing, Node, Scalar, Table, parse_tree
+from driverforge_build.matrix.yamltree import Listing, Node, Scalar, Table, parse_tree
 from support.facts import Fact, facts
 
 FILE = resources.builtin_matrix()

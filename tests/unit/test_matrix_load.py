@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from driverforge_build import resources
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.load import Matrix, parse_matrix
-from driverforge_build.matrix.tree import MAX_BYTES, MAX_DEPTH
+from driverforge_build.matrix.yamltree import MAX_BYTES, MAX_DEPTH
 from driverforge_core.errors import InputError
 
 BUILTIN = resources.builtin_matrix().read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.headerprobe import HeaderProbe, ProbeRule, count_parameters
 from driverforge_core.kernel import KernelRelease
 from driverforge_host import catalogue

@@ -10,7 +10,7 @@ import pytest
 
 from driverforge_core.errors import InputError
 from driverforge_oci.auth import Challenge, Login, find_login, parse_challenge
-from driverforge_oci.configuration import Configuration, load_configuration, parse_configuration
+from driverforge_oci.dockerconfig import Configuration, load_configuration, parse_configuration
 
 
 def _auth(text: str) -> dict[str, str]:

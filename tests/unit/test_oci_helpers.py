@@ -12,7 +12,7 @@ import pytest
 from driverforge_core.errors import CommandFailed, InputError
 from driverforge_oci.auth import Login
 from driverforge_oci.client import RegistryClient
-from driverforge_oci.configuration import Configuration, parse_configuration
+from driverforge_oci.dockerconfig import Configuration, parse_configuration
 from driverforge_oci.helpers import Logins
 from driverforge_oci.presence import presence
 from driverforge_oci.reference import Reference

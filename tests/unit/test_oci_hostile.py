@@ -12,7 +12,7 @@ import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, Unavailable
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
-from driverforge_oci.configuration import parse_configuration
+from driverforge_oci.dockerconfig import parse_configuration
 from driverforge_oci.presence import Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session

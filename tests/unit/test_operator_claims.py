@@ -16,7 +16,7 @@ from driverforge_operator.plan.placement import place
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.claims import Claimants, Claims
 from driverforge_operator.state.kinds import CustomResource, Metadata
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import driver_state
 
 LABELS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("xyz"), max_size=4)

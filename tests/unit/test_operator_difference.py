@@ -10,7 +10,7 @@ from driverforge_operator.plan.actions import Apply, SetStatus
 from driverforge_operator.plan.whole import covers, plan
 from driverforge_operator.ports import Ref
 from driverforge_operator.state.kinds import CustomResource, Metadata
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import driver_state, policy_spec
 
 

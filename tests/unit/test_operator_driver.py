@@ -21,12 +21,12 @@ from driverforge_operator.crd.blocks import SideCar
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.operands.configuration import Mounts
 from driverforge_operator.operands.driver import DriverPool, driver_objects, startup_probe
-from driverforge_operator.operands.openshift import OpenShift
+from driverforge_operator.operands.openshiftfit import OpenShift
 from driverforge_operator.plan.actions import Apply, SetStatus
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.contents import Content, Source
 from driverforge_operator.state.kinds import MANAGED_BY, CustomResource
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import (
     CASES,
     DRIVER_CASES,

@@ -13,7 +13,7 @@ from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.plan.actions import Apply, PatchNode
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import OURS, OURS_SELECTOR
-from driverforge_operator.state.whole import observe
+from driverforge_operator.state.observed import observe
 from support.samples.clusternodes import node, write_nodes
 from support.samples.operatorcases import driver_spec
 

@@ -31,8 +31,8 @@ from driverforge_operator.plan.whole import asked_for, plan
 from driverforge_operator.ports import Answer, Document, Kind, Page, Question, Ref
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import Surroundings
-from driverforge_operator.state.whole import State
 from driverforge_operator.state.workloads import DAEMON_SET, POD
 from support.fakes.memoryregistry import HOST, MemoryRegistry
 from support.samples.operatorcases import policy_spec

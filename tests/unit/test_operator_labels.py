@@ -20,8 +20,8 @@ from driverforge_operator.plan.placement import place
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import OpenShiftCluster
-from driverforge_operator.state.whole import State
 from support.samples.operatorcases import CASES, POLICY_CASES, THEIRS, policy_state, result
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((CASES / "facts/node-labels.json").read_text())

@@ -14,8 +14,8 @@ import pytest
 from driverforge_operator.operands.manifest import containers, pod
 from driverforge_operator.plan.actions import Apply, LabelNamespace
 from driverforge_operator.plan.whole import plan
+from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import OpenShiftCluster
-from driverforge_operator.state.whole import State
 from support.samples.operatorcases import POLICY_CASES, policy_state
 
 CONSTRAINTS = "SecurityContextConstraints"

@@ -13,7 +13,7 @@ from driverforge_operator.plan.labels import Readiness, readiness
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import CustomResource, Metadata
 from driverforge_operator.state.nodes import Node
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import policy_state
 
 MORNING, NOON = "2026-01-01T08:00:00Z", "2026-01-01T12:00:00Z"

@@ -13,7 +13,7 @@ from driverforge_operator.plan.actions import Apply, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.contents import Content, Source
 from driverforge_operator.state.kinds import CustomResource
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import driver_state, policy_state
 
 

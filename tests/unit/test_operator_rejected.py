@@ -34,7 +34,7 @@ from driverforge_operator.ports import (
     Unauthenticated,
 )
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NODE, NVIDIA_DRIVER
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.fakes.quietcluster import QuietCluster
 from support.process import until
 from support.samples.operatorcases import driver_state, policy_state

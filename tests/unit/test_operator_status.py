@@ -11,7 +11,7 @@ from driverforge_operator.plan.actions import Apply, SetStatus
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.ports import Ref
 from driverforge_operator.state.kinds import CustomResource
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import policy_state
 
 

@@ -19,8 +19,8 @@ from driverforge_operator.operands.table import OPERANDS, Operand, Workload, ima
 from driverforge_operator.plan.actions import Apply, Delete, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import KIND_OF, CustomResource
+from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import Surroundings
-from driverforge_operator.state.whole import State
 from support.samples.operatorcases import policy_state
 
 # not a state's: the driver's, which has a module of its own, and parts that states share

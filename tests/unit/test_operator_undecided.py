@@ -13,7 +13,7 @@ from driverforge_operator.plan.actions import Action, Apply, Delete, PatchNode, 
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 from support.samples.operatorcases import driver_state, policy_state
 
 SPEC: dict[str, Any] = {

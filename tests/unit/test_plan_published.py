@@ -12,7 +12,7 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.publish.lookup import made_from, standing
 from driverforge_build.render.bake import INPUTS_LABEL
 from driverforge_build.render.context import context_of
-from driverforge_build.render.needs import BaseImage
+from driverforge_build.render.requirements import BaseImage
 from driverforge_build.render.spec import image_specs
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
 from driverforge_oci.presence import Absent, Present, Unknown

@@ -21,7 +21,7 @@ from driverforge_build.advice import Given
 from driverforge_build.app.push import push_all
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuiltImage
-from driverforge_build.publish.index import Member, VersionsDiffer, join
+from driverforge_build.publish.alias import Member, VersionsDiffer, join
 from driverforge_build.publish.lookup import made_from
 from driverforge_build.publish.upload import Publisher, PushReport
 from driverforge_build.render.bake import immutable_tag_of, local_reference

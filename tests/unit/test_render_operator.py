@@ -20,7 +20,7 @@ from driverforge_build.attest.sbom import sbom
 from driverforge_build.discover.targets import wanted_targets
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.matrix.programs import OperatorCell, operator_images, select_images
+from driverforge_build.matrix.programcells import OperatorCell, operator_images, select_images
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.operator import operator_specs

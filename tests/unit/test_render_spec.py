@@ -15,10 +15,10 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedArchive, Origin, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
-from driverforge_build.matrix.nvidia import Exclusion
+from driverforge_build.matrix.branches import Exclusion
 from driverforge_build.render.bake import LayerCache, bake_document, immutable_tag_of, target_name
 from driverforge_build.render.context import BuildContext, context_of, pin_list
-from driverforge_build.render.needs import Archive, archive_of, missing_pins
+from driverforge_build.render.requirements import Archive, archive_of, missing_pins
 from driverforge_build.render.spec import EARLIEST_EPOCH, image_specs
 from driverforge_core.errors import InputError
 from driverforge_core.image import ImageFacts

@@ -16,7 +16,7 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.load import parse_matrix
-from driverforge_build.matrix.programs import select_images, split_globs, toolkit_images
+from driverforge_build.matrix.programcells import select_images, split_globs, toolkit_images
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import bake_document, immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of, write_context

@@ -10,7 +10,7 @@ import pytest
 from driverforge_build.documents.images import BuildCell
 from driverforge_build.documents.plans import PlanDocument
 from driverforge_build.report.coverage import Documents, Entry, Group, Image, Proof, Status, coverage
-from driverforge_build.report.reading import read_documents
+from driverforge_build.report.printed import read_documents
 from driverforge_core.errors import InputError, UsageError
 from support.samples.coverages import (
     NODE,

@@ -14,7 +14,7 @@ import pytest
 from driverforge_build import resources
 from driverforge_build.documents.plans import ClassOfKernels
 from driverforge_build.report.coverage import Coverage, Documents, coverage
-from driverforge_build.report.page import CELLS, OPEN, page_text
+from driverforge_build.report.webpage import CELLS, OPEN, page_text
 from driverforge_core.errors import UsageError
 from support.samples.coverages import (
     NODE,

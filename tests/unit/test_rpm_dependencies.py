@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from driverforge_build.discover.closure import closure
-from driverforge_build.discover.packages import PackageIndex, Requirement
+from driverforge_build.discover.offered import PackageIndex, Requirement
 from driverforge_build.discover.rpm.entries import add_records, new_index, parse_rich
 from driverforge_build.discover.rpm.primary import Record
 from driverforge_core.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.discover.machine import Machine
-from driverforge_build.discover.packages import ON_REQUEST
+from driverforge_build.discover.offered import ON_REQUEST
 from driverforge_build.discover.repofiles import RepoFile
 from driverforge_build.discover.rpm.places import RpmPlace, locate
 from driverforge_build.discover.settings import Settings

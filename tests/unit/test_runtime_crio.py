@@ -15,7 +15,7 @@ import tomllib
 from driverforge_core.errors import InputError, Unavailable
 from driverforge_host.ports import Connection
 from driverforge_toolkit.runtime.backends import crio, oci_hook
-from driverforge_toolkit.runtime.find import cri, http
+from driverforge_toolkit.runtime.find import cri, sockethttp
 from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.formats.values import lookup
 from driverforge_toolkit.runtime.model import WantedHandlers
@@ -148,7 +148,7 @@ CONFIG = (
 
 
 def test_its_configuration_has_programs_and_the_default() -> None:
-    seen = http.parse_config(f"HTTP/1.0 200 OK\r\n\r\n{CONFIG}".encode(), LISTED)
+    seen = sockethttp.parse_config(f"HTTP/1.0 200 OK\r\n\r\n{CONFIG}".encode(), LISTED)
     assert (seen.handlers, seen.default, seen.pid) == ({"crun": "", "nvidia": "/t/n"}, "crun", 7)
 
 
@@ -167,7 +167,7 @@ def test_its_configuration_has_programs_and_the_default() -> None:
 def test_any_other_answer_is_one_message(answer: str) -> None:
     head = "" if answer.startswith("HTTP") or not answer else "HTTP/1.0 200 OK\r\n\r\n"
     with pytest.raises(Unavailable, match="GET /config"):
-        http.parse_config((head + answer).encode(), LISTED)
+        sockethttp.parse_config((head + answer).encode(), LISTED)
 
 
 class Mute:
@@ -183,7 +183,7 @@ def test_one_that_tells_no_configuration_counts_by_what_it_lists(
     listed: dict[str, None], lists: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cri, "status", lambda *_, **__: replace(LISTED, handlers=listed))
-    seen = http.crio_status(Mute(), "/run/crio/crio.sock")
+    seen = sockethttp.crio_status(Mute(), "/run/crio/crio.sock")
     assert (seen.handlers, seen.lists, seen.default) == (listed, lists, "")
 
 

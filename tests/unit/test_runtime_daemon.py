@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driverforge_toolkit.runtime.find.daemon import CONFIG_OPTIONS, version_of
-from driverforge_toolkit.runtime.find.processes import option_value
+from driverforge_toolkit.runtime.find.procfs import option_value
 from driverforge_toolkit.runtime.find.supervisor import distribution, unit_of
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_toolkit.runtime.find.http import parse_info
+from driverforge_toolkit.runtime.find.sockethttp import parse_info
 
 INFO = {
     "Runtimes": {"runc": {"path": "runc"}, "nvidia": {"path": "/n"}},

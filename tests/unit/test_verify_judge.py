@@ -25,7 +25,7 @@ from driverforge_build.verify.judge import (
     unsigned,
 )
 from driverforge_build.verify.modules import ImageModules, read_sets
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from support.samples.modulesets import module_set

@@ -7,9 +7,9 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from driverforge_build.junit import junit_text
+from driverforge_build.verify.findings import Proof, TriedImage, document, statement, suites, text
 from driverforge_build.verify.judge import Check, Kind, Outcome
 from driverforge_build.verify.modules import ImageModule
-from driverforge_build.verify.report import Proof, TriedImage, document, statement, suites, text
 from driverforge_core.errors import Unavailable
 from support.jsonschemas import check_document
 from support.samples.locks import package

@@ -19,9 +19,9 @@ from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.ports import BuiltImage, GuestBoot, GuestRun, Guests, StepListener
+from driverforge_build.verify.findings import Proof, document
 from driverforge_build.verify.judge import Check, Kind, Outcome
-from driverforge_build.verify.report import Proof, document
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.kernel import KernelRelease
 from support import aptfetch
 from support.fakes.fakeengine import FakeEngine

@@ -10,7 +10,7 @@ from driverforge_build.advice import Selection
 from driverforge_build.app.knowledge import lockable
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.matrix import load_matrix
-from driverforge_build.matrix.programs import split_globs
+from driverforge_build.matrix.programcells import split_globs
 from driverforge_build.render.bake import write_all
 from driverforge_build.render.context import BuildContext
 from driverforge_build.verdict.verdicts import State, Verdict

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from driverforge_build.attest.attached import Kind
 from driverforge_build.attest.read import believed, lack, read_image
 from driverforge_build.ports import StatementVerifier
-from driverforge_build.publish.index import Joined
+from driverforge_build.publish.alias import Joined
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.spec import ImageSpec
@@ -21,7 +21,7 @@ from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
     from driverforge_build.documents.images import JoinedAlias
-    from driverforge_build.documents.pipelines import CoveredImage
+    from driverforge_build.documents.runs import CoveredImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

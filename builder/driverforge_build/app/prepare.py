@@ -12,7 +12,7 @@ from driverforge_build.app.knowledge import Knowledge, LookupFor, read_knowledge
 from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
-from driverforge_build.matrix.programs import (
+from driverforge_build.matrix.programcells import (
     OperatorCell,
     ToolkitCell,
     operator_images,
@@ -31,8 +31,8 @@ from driverforge_build.render.context import (
     operator_contexts,
     toolkit_contexts,
 )
-from driverforge_build.render.needs import missing_pins
 from driverforge_build.render.programs import ProgramsSpec
+from driverforge_build.render.requirements import missing_pins
 from driverforge_build.verdict.verdicts import State
 from driverforge_core.errors import UsageError
 from driverforge_oci.transport import without_secrets

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from driverforge_build.ports import BuildJob, Engine, ModuleSigner, StepListener, ToSign
 from driverforge_build.render.context import modification_time
 from driverforge_build.render.files import ContextFile
-from driverforge_build.render.signing import UNSIGNED
+from driverforge_build.render.sitecertificate import UNSIGNED
 from driverforge_core.certificate import Certificate
 from driverforge_core.cms import DIGESTS
 from driverforge_core.errors import InputError, StorageFailed

@@ -21,11 +21,11 @@ from driverforge_build.ports import Downloads, Engine, Guests
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext, driver_contexts
+from driverforge_build.verify.findings import Proof, TriedImage, statement, statement_text, suites
 from driverforge_build.verify.modules import read_sets
 from driverforge_build.verify.proof import Proving
-from driverforge_build.verify.report import Proof, TriedImage, statement, statement_text, suites
 from driverforge_build.verify.tree import KernelTree, blobs_of, kernel_packages, read_tree
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 from driverforge_core.image import MODULES_ROOT
 from driverforge_core.kernel import KernelRelease

@@ -12,12 +12,12 @@ from driverforge_build.discover.targets import asking_vendors, wanted_targets
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Matrix, load_matrix
-from driverforge_build.matrix.nvidia import Branch
+from driverforge_build.matrix.branches import Branch
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.releases import Release, newest_releases
 from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
 from driverforge_build.ports import Downloads, LastRead
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
 
 

@@ -19,8 +19,8 @@ from driverforge_build.attest.sbom import package_manager
 from driverforge_build.attest.statement import PROVENANCE, statement
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.files import digest_of
-from driverforge_build.render.needs import unique_packages
 from driverforge_build.render.operator import OperatorSpec, wheel_of
+from driverforge_build.render.requirements import unique_packages
 from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitSpec
 from driverforge_core import __version__

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from driverforge_build.lock.pins import LockedPackage
-from driverforge_build.render.needs import BaseImage
+from driverforge_build.render.requirements import BaseImage
 from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId
 from driverforge_oci.reference import Reference

@@ -30,8 +30,8 @@ def command(*, documents: tuple[BinaryIO, ...], output: Path) -> int:
     file is none of these; others as `driverforge --help` has them.
     """
     from driverforge_build.report.coverage import coverage
-    from driverforge_build.report.page import page_text
-    from driverforge_build.report.reading import read_documents
+    from driverforge_build.report.printed import read_documents
+    from driverforge_build.report.webpage import page_text
     from driverforge_build.sharedfile import replace_text
 
     covered = coverage(read_documents((file.name, file.read()) for file in documents))

@@ -105,7 +105,7 @@ def command(
     from driverforge_build.app.prepare import prepare
     from driverforge_build.app.verify import Means, attach_proofs, subjects, verify_all, write_reports
     from driverforge_build.commands.shared.progress import shown_builds
-    from driverforge_build.verify.report import document, text
+    from driverforge_build.verify.findings import document, text
 
     if attest and registry is None:
         raise click.UsageError("--attest needs --registry: where are the images?")

@@ -17,7 +17,7 @@ from driverforge_build.commands.shared.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.watch import News
-    from driverforge_build.documents.pipelines import WatchDocument
+    from driverforge_build.documents.runs import WatchDocument
     from driverforge_build.nvidia.releases import Release
 
 

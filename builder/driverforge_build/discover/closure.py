@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from driverforge_build.discover.packages import Clause, Condition, Package, PackageIndex, Requirement
+from driverforge_build.discover.offered import Clause, Condition, Package, PackageIndex, Requirement
 from driverforge_core.errors import Unavailable
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from driverforge_build.discover.packages import Package, Requirement
+from driverforge_build.discover.offered import Package, Requirement
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.model import KernelSeries
 from driverforge_core.kernel import KernelRelease

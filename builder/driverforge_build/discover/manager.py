@@ -11,7 +11,7 @@ from typing import Protocol
 
 from driverforge_build.discover import apt, rpm
 from driverforge_build.discover.kernels import Kernel, Kernels
-from driverforge_build.discover.packages import Package, PackageIndex
+from driverforge_build.discover.offered import Package, PackageIndex
 from driverforge_build.discover.partial import PartialCopy
 from driverforge_build.discover.settings import Settings
 from driverforge_build.lock.pins import LockedPackage, LockedRepository

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_build.discover.packages import Package, PackageIndex
+from driverforge_build.discover.offered import Package, PackageIndex
 from driverforge_build.matrix.model import DriverRow, ModuleSource
 
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
 from driverforge_build.discover.kernels import Kernel, Kernels
+from driverforge_build.discover.offered import Clause, Package, PackageIndex, Requirement
 from driverforge_build.discover.offers import is_version, module_sources, offered
-from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
 from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, TargetLock
 from driverforge_build.lock.sound import sound_package
 from driverforge_build.matrix.expand import flavour_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from driverforge_build.discover.packages import Package
+from driverforge_build.discover.offered import Package
 from driverforge_build.discover.pin import Pins, locked
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.ports import Downloads, Listed

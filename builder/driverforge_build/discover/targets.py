@@ -16,7 +16,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
-from driverforge_build.matrix.programs import PREFIXES, all_images
+from driverforge_build.matrix.programcells import PREFIXES, all_images
 from driverforge_build.nvidia.published import Wanted
 from driverforge_core.arch import to_machine
 from driverforge_core.cell import JIT

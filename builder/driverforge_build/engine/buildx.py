@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from driverforge_build.engine import images, process
+from driverforge_build.engine import process, store
 from driverforge_build.engine.passing import passing_reason
 from driverforge_build.ports import BuildJob, BuiltImage, StepListener
 from driverforge_core.errors import Unavailable
@@ -113,19 +113,19 @@ class Buildx:
         return str(json.loads(_pushed_file(job).read_bytes())[job.target]["containerimage.digest"])
 
     def inspect(self, reference: str) -> BuiltImage | None:
-        return images.inspect(reference)
+        return store.inspect(reference)
 
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
         to = Reference.parse(remote)
-        images.push(reference, to, self._login_for(to.host, to.repository), progress)
+        store.push(reference, to, self._login_for(to.host, to.repository), progress)
 
     def pull(self, remote: str, reference: str, platform: str) -> None:
         place = Reference.parse(remote)
         login = self._login_for(place.host, place.repository)
-        images.pull(place, Reference.parse(reference), platform, login)
+        store.pull(place, Reference.parse(reference), platform, login)
 
     def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
-        return images.files(reference, folder)
+        return store.files(reference, folder)
 
 
 def _check_buildx() -> str:

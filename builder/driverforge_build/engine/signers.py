@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
-from driverforge_build.engine.programs import UserProgram
+from driverforge_build.engine.userprograms import UserProgram
 from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_core.certificate import digest_info
 from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, Unavailable

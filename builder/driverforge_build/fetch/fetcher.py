@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import IO, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from driverforge_build.fetch.answers import (
+from driverforge_build.fetch.cache import Cache, KeptAnswer
+from driverforge_build.fetch.headers import HeaderTexts
+from driverforge_build.fetch.packagefile import unpack_package
+from driverforge_build.fetch.responses import (
     DOCUMENT_LIMIT,
     check_document,
     check_encoding,
@@ -25,9 +28,6 @@ from driverforge_build.fetch.answers import (
     judge,
     length,
 )
-from driverforge_build.fetch.cache import Cache, KeptAnswer
-from driverforge_build.fetch.headers import HeaderTexts
-from driverforge_build.fetch.packagefile import unpack_package
 from driverforge_build.ports import (
     Algorithm,
     Blob,

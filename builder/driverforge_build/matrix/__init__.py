@@ -5,10 +5,10 @@
 cells.
 """
 
+from driverforge_build.matrix.branches import Probe
 from driverforge_build.matrix.expand import Cell, flavour_of, jit_cells, kernel_cells
 from driverforge_build.matrix.load import Matrix, load_matrix
 from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow, Toolkit
-from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.repository import Repository
 
 __all__ = [

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from driverforge_build.matrix.branches import Branch, Exclusion, Probe
 from driverforge_build.matrix.check_system import Say, speaker, system_problems
 from driverforge_build.matrix.derive import Derived
 from driverforge_build.matrix.fields import Row, is_branch
@@ -16,8 +17,7 @@ from driverforge_build.matrix.model import (
     Section,
     Toolkit,
 )
-from driverforge_build.matrix.nvidia import Branch, Exclusion, Probe
-from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
+from driverforge_build.matrix.yamltree import Listing, Mark, Node, Problem, Scalar, Table
 
 RowT = TypeVar("RowT", bound=Row)
 Parsed = dict[Section, list[Row | None]]

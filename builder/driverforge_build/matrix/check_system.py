@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 
+from driverforge_build.matrix.branches import Branch, OsRange
 from driverforge_build.matrix.derive import Derived
 from driverforge_build.matrix.fields import KERNEL_NAMES, Arch, on_arch
 from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import near
 from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
-from driverforge_build.matrix.nvidia import Branch, OsRange
 from driverforge_build.matrix.repository import Repository
-from driverforge_build.matrix.tree import Listing, Mark, Problem, Table
+from driverforge_build.matrix.yamltree import Listing, Mark, Problem, Table
 from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId
 

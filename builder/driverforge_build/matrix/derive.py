@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from driverforge_build.matrix.merge import merge, near, row_id, without_removals
-from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
+from driverforge_build.matrix.yamltree import Listing, Mark, Node, Problem, Scalar, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

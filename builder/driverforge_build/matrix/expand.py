@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from driverforge_build.matrix.branches import Exclusion
 from driverforge_build.matrix.fields import Arch, ModuleType
 from driverforge_build.matrix.globs import Predicate, expand_braces, glob_set
 from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
-from driverforge_build.matrix.nvidia import Exclusion
 from driverforge_core.cell import JIT, CellId
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from driverforge_build import resources
 from driverforge_build.matrix import check
+from driverforge_build.matrix.branches import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
 from driverforge_build.matrix.derive import Derived, resolve_like
 from driverforge_build.matrix.globs import Predicate, glob_set, matching
 from driverforge_build.matrix.merge import merge_rows, near, row_id
@@ -23,9 +24,8 @@ from driverforge_build.matrix.model import (
     Section,
     Toolkit,
 )
-from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
-from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
 from driverforge_build.matrix.validate import kind_of, validated
+from driverforge_build.matrix.yamltree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
 from driverforge_core.errors import InputError
 
 BUILTIN = "builtin"

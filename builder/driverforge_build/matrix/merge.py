@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from driverforge_build.matrix.tree import Listing, Node, Problem, Scalar, Table
+from driverforge_build.matrix.yamltree import Listing, Node, Problem, Scalar, Table
 
 
 def row_id(node: Node) -> str | None:

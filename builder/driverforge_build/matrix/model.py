@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
+from driverforge_build.matrix.branches import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
 from driverforge_build.matrix.fields import (
     Arch,
     ArchPackages,
@@ -50,7 +51,6 @@ from driverforge_build.matrix.fields import (
     on_arch,
 )
 from driverforge_build.matrix.globs import glob_set
-from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
 from driverforge_build.matrix.repository import Repository
 from driverforge_core.arch import to_machine
 from driverforge_core.kernel import KernelRelease

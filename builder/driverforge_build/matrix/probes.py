@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_build.matrix.nvidia import Probe
+from driverforge_build.matrix.branches import Probe
 from driverforge_core.headerprobe import HeaderProbe, ProbeRule
 
 

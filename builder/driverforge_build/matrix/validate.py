@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from driverforge_build.matrix.fields import Row
 from driverforge_build.matrix.merge import near
-from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
+from driverforge_build.matrix.yamltree import Listing, Mark, Node, Problem, Scalar, Table
 
 
 def validated(

@@ -17,7 +17,7 @@ from driverforge_build.nvidia.inside import inside
 from driverforge_build.nvidia.published import Answer, Wanted, ask, redistributable_url
 from driverforge_build.nvidia.site import Site
 from driverforge_build.ports import LastRead
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import (
     DriverforgeError,
     InputError,

@@ -18,7 +18,7 @@ from driverforge_build.lock.pins import LockedArchive, Origin
 from driverforge_build.nvidia.site import COMMON, REDISTRIBUTABLE, Site
 from driverforge_build.ports import LastRead
 from driverforge_core.arch import to_machine
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 
 # as sha256sum writes it; '*' stands for binary mode

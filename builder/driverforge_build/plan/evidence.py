@@ -14,7 +14,7 @@ from driverforge_build.matrix.select import near_ids
 from driverforge_build.nvidia.archives import told_by
 from driverforge_build.plan.classes import evidence_lines
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.render.needs import archive_of, base_of, locked_base_of
+from driverforge_build.render.requirements import archive_of, base_of, locked_base_of
 from driverforge_build.verdict.decide import concerns
 from driverforge_build.verdict.remarks import UNPINNED_BASE
 from driverforge_build.verdict.verdicts import Source, Verdict, source_of

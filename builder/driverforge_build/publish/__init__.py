@@ -1,4 +1,4 @@
 """Images and a registry.
 
-Whether it has one (`lookup`), how one gets there (`upload`), and the moving tag (`index`).
+Whether it has one (`lookup`), how one gets there (`upload`), and the moving tag (`alias`).
 """

@@ -9,7 +9,7 @@ from driverforge_build.matrix import Cell
 from driverforge_build.plan.rows import ImageLookup
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, repository_of
 from driverforge_build.render.context import BuildContext, context_of
-from driverforge_build.render.needs import BaseImage
+from driverforge_build.render.requirements import BaseImage
 from driverforge_build.render.spec import SIGNER_KEY_LABEL, SIGNER_LABEL, image_specs
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
 from driverforge_build.ports import BuiltImage, Engine, Layer, StepListener
-from driverforge_build.publish.index import (
+from driverforge_build.publish.alias import (
     Joined,
     Member,
     VersionsDiffer,

@@ -16,7 +16,7 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage
 from driverforge_build.matrix import Cell, Matrix
-from driverforge_build.matrix.programs import OperatorCell, ToolkitCell
+from driverforge_build.matrix.programcells import OperatorCell, ToolkitCell
 from driverforge_build.render import templates
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import DRIVER_IMAGE, TOOLKIT_IMAGE, library_files

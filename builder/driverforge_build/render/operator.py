@@ -17,7 +17,7 @@ from typing import ClassVar
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix
-from driverforge_build.matrix.programs import OperatorCell
+from driverforge_build.matrix.programcells import OperatorCell
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import package_files
 from driverforge_build.render.programs import Lack, ProgramsSpec, all_or_none, on_system

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Matrix, OsRow
-from driverforge_build.matrix.programs import ProgramsCell
-from driverforge_build.render.needs import BaseImage, base_image, unique_packages
+from driverforge_build.matrix.programcells import ProgramsCell
+from driverforge_build.render.requirements import BaseImage, base_image, unique_packages
 from driverforge_build.render.spec import base_labels, epoch_of
 from driverforge_core.errors import InputError
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
-from driverforge_build.render.needs import (
+from driverforge_build.render.requirements import (
     Archive,
     BaseImage,
     Vendor,
@@ -25,9 +25,9 @@ from driverforge_build.render.needs import (
     pins_of,
     vendors_of,
 )
-from driverforge_build.render.signing import read_certificate
+from driverforge_build.render.sitecertificate import read_certificate
 from driverforge_core.certificate import Certificate
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.image import ImageFacts
 from driverforge_core.tags import immutable_tag, jit_tag, precompiled_tag

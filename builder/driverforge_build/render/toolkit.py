@@ -14,7 +14,7 @@ from typing import ClassVar
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix
-from driverforge_build.matrix.programs import ToolkitCell
+from driverforge_build.matrix.programcells import ToolkitCell
 from driverforge_build.render.files import KINDS, PROGRAM, ContextFile, digest_of, read_files
 from driverforge_build.render.programs import Lack, ProgramsSpec, all_or_none, on_system
 

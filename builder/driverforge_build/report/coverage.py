@@ -16,9 +16,9 @@ from pathlib import Path
 
 from driverforge_build.advice import Given
 from driverforge_build.documents.images import BuildCell
-from driverforge_build.documents.pipelines import CoveredImage
 from driverforge_build.documents.plans import PinnedBase, PinnedPackage, PinnedSuite, PlanCell, PlanDocument
 from driverforge_build.documents.proofs import VerifiedCell
+from driverforge_build.documents.runs import CoveredImage
 
 
 class Status(Enum):

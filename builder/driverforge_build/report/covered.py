@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from driverforge_build.documents.pipelines import CoveredDocument, CoveredImage
+from driverforge_build.documents.runs import CoveredDocument, CoveredImage
 from driverforge_build.sharedfile import alone, read_json, replace_text
 from driverforge_core.errors import InputError
 

@@ -8,12 +8,12 @@ from datetime import date
 
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
+from driverforge_build.matrix.branches import Probe
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
-from driverforge_build.render.needs import (
+from driverforge_build.render.requirements import (
     archive_of,
     jit_module_types,
     missing_pins,
@@ -22,7 +22,7 @@ from driverforge_build.render.needs import (
 )
 from driverforge_build.verdict.remarks import Remarks, closed, listed
 from driverforge_build.verdict.verdicts import State, Verdict
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
 
 

@@ -10,7 +10,7 @@ from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.render.needs import base_of
+from driverforge_build.render.requirements import base_of
 from driverforge_build.verdict.verdicts import State, Verdict
 from driverforge_core.kernel import realtime_flavour
 

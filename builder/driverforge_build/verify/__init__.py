@@ -2,5 +2,5 @@
 
 The kernel runs under QEMU, without a GPU, a disk or a network. `modules` reads the sets of an image, `tree`
 the kernel's packages, `guest` makes what runs in there and reads what it says, `judge` knows what a pass is,
-`report` and `junit` tell it.
+`findings` and `junit` tell it.
 """

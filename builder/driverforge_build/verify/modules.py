@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.image import MODULE_SET_NAME, ModuleSet
 from driverforge_core.kernel import KernelRelease

@@ -16,7 +16,7 @@ from driverforge_core.errors import (
 from driverforge_core.kernel import KernelRelease
 from driverforge_driver.compile import shortcuts
 from driverforge_driver.compile.headers import KernelHeaders
-from driverforge_driver.family.model import Compiler
+from driverforge_driver.family.protocol import Compiler
 from driverforge_driver.state import variables
 from driverforge_host.ports import Commands, Host, Result
 

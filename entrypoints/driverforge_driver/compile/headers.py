@@ -11,7 +11,7 @@ from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
 from driverforge_driver.family.lookup import family_of
-from driverforge_driver.family.model import Compiler, Family, HeaderTree, config_value
+from driverforge_driver.family.protocol import Compiler, Family, HeaderTree, config_value
 from driverforge_driver.packages import PackageAccess, PackageFile, PackageRequest
 from driverforge_driver.state import variables
 from driverforge_host import catalogue

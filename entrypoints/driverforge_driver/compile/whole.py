@@ -15,7 +15,7 @@ from driverforge_core.headertree import NAMES_OF_A_KERNEL
 from driverforge_driver.compile.conftest import Outcome, remembered
 from driverforge_driver.compile.kernelname import NAME, RELEASE_HEADER, release_in
 from driverforge_driver.compile.memory import Memory
-from driverforge_driver.family.model import HeaderTree
+from driverforge_driver.family.protocol import HeaderTree
 from driverforge_host.ports import Host
 
 # What only says which build of the kernel this is; beside utsrelease.h, in which the name is replaced.

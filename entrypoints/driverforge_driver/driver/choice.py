@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import Unsupported
 from driverforge_core.names import normalise
 from driverforge_driver.driver.preflight import signed_only_error

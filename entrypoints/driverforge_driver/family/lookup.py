@@ -5,7 +5,7 @@ from __future__ import annotations
 from driverforge_core.errors import Unsupported
 from driverforge_core.osid import OsRelease
 from driverforge_driver.family import debian, rhel, suse
-from driverforge_driver.family.model import Family
+from driverforge_driver.family.protocol import Family
 from driverforge_host.catalogue import FAMILIES
 
 # distributions without a row in matrix.yaml, which others name in their ID_LIKE

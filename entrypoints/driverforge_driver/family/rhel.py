@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
-from driverforge_driver.family.model import Compiler, HeaderTree, TrustStore, config_value, missing_tree
+from driverforge_driver.family.protocol import Compiler, HeaderTree, TrustStore, config_value, missing_tree
 from driverforge_driver.packages import PackageManager, RepositoryAttempt, dnf
 from driverforge_host.ports import Files
 

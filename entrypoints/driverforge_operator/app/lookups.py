@@ -14,7 +14,7 @@ from driverforge_operator.app.follow import Pause
 from driverforge_operator.app.passing import lasting
 from driverforge_operator.plan.whole import asked_for
 from driverforge_operator.ports import Answer, Question, Registries
-from driverforge_operator.state.whole import State
+from driverforge_operator.state.observed import State
 
 LOGGER = logging.getLogger("driverforge")
 _AT_LEAST = 10.0

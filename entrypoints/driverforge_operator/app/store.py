@@ -47,10 +47,10 @@ from driverforge_operator.state.kinds import (
     own_namespace,
 )
 from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.observed import State, selecting_keys
 from driverforge_operator.state.openshift import OPENSHIFT, openshift
 from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.validators import VALIDATOR, ValidatorPod
-from driverforge_operator.state.whole import State, selecting_keys
 
 LOGGER = logging.getLogger("driverforge")
 _DONE = frozenset(("ready", "disabled", "ignored"))

@@ -10,7 +10,7 @@ from typing import Any
 from driverforge_core.errors import DriverforgeError, Unsupported
 from driverforge_oci.auth import Login, find_login
 from driverforge_oci.client import RegistryClient
-from driverforge_oci.configuration import parse_configuration
+from driverforge_oci.dockerconfig import parse_configuration
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session
 from driverforge_oci.transport import Transport

@@ -33,7 +33,7 @@ def plan_command(*, namespace: str, folder: Path | None, objects: bool, as_json:
     from driverforge_operator.commands.reader import inspector
     from driverforge_operator.plan.actions import Apply
     from driverforge_operator.plan.whole import plan
-    from driverforge_operator.state.whole import observe
+    from driverforge_operator.state.observed import observe
 
     if objects and as_json:
         raise UsageError("--objects prints YAML, and --json what would change: leave one out")

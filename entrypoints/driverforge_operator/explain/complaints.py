@@ -45,7 +45,7 @@ class Complaint:
     def statements(self) -> list[str]:
         """What the message says, thing by thing, beside what the pools say themselves."""
         rest = f"; {self.message}"
-        # as plan/status.py repeats them in a condition
+        # as plan/crstatus.py repeats them in a condition
         for one in self.pools:
             rest = rest.replace(f"; {one['os']}: {one.get('message')}", "")
         return [one for one in _BETWEEN.split(rest) if one]

@@ -24,7 +24,7 @@ from driverforge_operator.operands.manifest import (
     rename_account,
     set_env,
 )
-from driverforge_operator.operands.names import fnv1a
+from driverforge_operator.operands.objectnames import fnv1a
 from driverforge_operator.operands.setting import Setting
 from driverforge_operator.state.contents import Content, Source
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from driverforge_operator.operands.names import fnv1a
+from driverforge_operator.operands.objectnames import fnv1a
 
 Fields = Mapping[str, Any]
 _SIDE_CARS = {

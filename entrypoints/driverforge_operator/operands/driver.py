@@ -11,7 +11,7 @@ from driverforge_core.osid import OsId
 from driverforge_operator.crd.blocks import Image, SideCar
 from driverforge_operator.crd.kubernetes import as_written
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
-from driverforge_operator.operands import digest, names
+from driverforge_operator.operands import digest, objectnames
 from driverforge_operator.operands.configuration import Mounts
 from driverforge_operator.operands.manifest import (
     Manifest,
@@ -32,7 +32,7 @@ from driverforge_operator.operands.manifest import (
     set_image,
     stand_ready_taint,
 )
-from driverforge_operator.operands.openshift import OpenShift, fit_openshift
+from driverforge_operator.operands.openshiftfit import OpenShift, fit_openshift
 from driverforge_operator.state.contents import Content, Source
 
 MANAGER, DRIVER, PEERMEM, GDS, GDRCOPY, TOOLKIT = (
@@ -134,7 +134,7 @@ def _identify(workload: Manifest, pool: DriverPool) -> None:
         "nvidia.com/precompiled": "true" if pool.precompiled else "false",
     }
     if pool.precompiled:
-        labels["nvidia.com/precompiled.kernel-version"] = names.kernel_label(pool.kernel)
+        labels["nvidia.com/precompiled.kernel-version"] = objectnames.kernel_label(pool.kernel)
     if pool.spec.driver_type == _VGPU_HOST:
         labels[COMPONENT] = "nvidia-vgpu-host-manager"
     workload["metadata"]["name"] = pool.name

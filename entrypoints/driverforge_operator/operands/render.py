@@ -18,7 +18,7 @@ from driverforge_operator.operands.manifest import (
     set_env,
     stand_ready_taint,
 )
-from driverforge_operator.operands.openshift import constraints
+from driverforge_operator.operands.openshiftfit import constraints
 from driverforge_operator.operands.setting import Setting
 from driverforge_operator.operands.table import Operand
 

@@ -10,11 +10,11 @@ from driverforge_core import nodekeys
 from driverforge_core.cell import build_command, cell_of_image
 from driverforge_operator.crd.blocks import DriverManager, Image, SideCar
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
-from driverforge_operator.operands import names
+from driverforge_operator.operands import objectnames
 from driverforge_operator.operands.configuration import configuration
 from driverforge_operator.operands.driver import DriverPool, driver_objects, startup_probe
 from driverforge_operator.operands.manifest import Manifest, image_name, image_of, owner_of
-from driverforge_operator.operands.openshift import OpenShift
+from driverforge_operator.operands.openshiftfit import OpenShift
 from driverforge_operator.operands.policydriver import as_driver, host_root
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Census, PoolKey
@@ -155,10 +155,12 @@ def _pool(key: PoolKey, asker: _Asker, intent: Intent, around: Surroundings, *, 
     apart = (key.kernel or key.rhcos, arch)
     driver = DriverPool(
         namespace=intent.namespace,
-        name=names.policy_daemonset(key.os, *apart)
+        name=objectnames.policy_daemonset(key.os, *apart)
         if whole
-        else names.driver_daemonset(spec.driver_type, key.os, asker.uid, *apart),
-        account="nvidia-driver" if whole else names.driver_account(spec.driver_type, asker.name, key.os),
+        else objectnames.driver_daemonset(spec.driver_type, key.os, asker.uid, *apart),
+        account="nvidia-driver"
+        if whole
+        else objectnames.driver_account(spec.driver_type, asker.name, key.os),
         owner=asker.owner,
         os=key.os,
         kernel=key.kernel,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 
 from driverforge_operator.plan.intent import Intent
-from driverforge_operator.plan.operands import StateNow
+from driverforge_operator.plan.operandstates import StateNow
 from driverforge_operator.ports import Document, Ref
 from driverforge_operator.state.kinds import NODE, own_namespace
 

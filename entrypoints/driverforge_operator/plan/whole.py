@@ -10,17 +10,17 @@ from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT
 from driverforge_operator.operands.table import OPERANDS, Operand
 from driverforge_operator.plan.actions import Action, Apply, Delete
 from driverforge_operator.plan.admission import label_namespace
+from driverforge_operator.plan.crstatus import statuses
 from driverforge_operator.plan.intent import Intent, read_intent
 from driverforge_operator.plan.labels import label
-from driverforge_operator.plan.operands import StateNow, states, unclear_policy
+from driverforge_operator.plan.operandstates import StateNow, states, unclear_policy
 from driverforge_operator.plan.placement import Census, Placement, place
 from driverforge_operator.plan.pools import Pool, pools, questions, shared, stays, undecided
 from driverforge_operator.plan.rejected import rejections
-from driverforge_operator.plan.status import statuses
 from driverforge_operator.ports import Document, Question, Ref
 from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import Surroundings
-from driverforge_operator.state.whole import State
 
 
 def plan(state: State, operands: Sequence[Operand] = OPERANDS) -> list[Action]:

@@ -109,7 +109,7 @@ FILES: dict[str, tuple[str, ...]] = {
     ),
     "builder/driverforge_build/app/runner.py": ("tests/unit/test_build_retry.py",),
     "builder/driverforge_build/lock/compare.py": ("tests/unit/test_lock_guard.py",),
-    "builder/driverforge_build/publish/index.py": (
+    "builder/driverforge_build/publish/alias.py": (
         "tests/unit/test_push_publishing.py",
         "tests/tree/test_index_command.py",
     ),

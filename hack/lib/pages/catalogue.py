@@ -33,9 +33,9 @@ sys.path[:0] = [str(ROOT / "builder"), str(ROOT / "entrypoints")]
 import yaml  # noqa: E402
 
 from driverforge_build.matrix import Matrix, jit_cells, load_matrix  # noqa: E402
+from driverforge_build.matrix.branches import Branch, Probe  # noqa: E402
 from driverforge_build.matrix.fields import Row  # noqa: E402
 from driverforge_build.matrix.model import MODELS, Keep  # noqa: E402
-from driverforge_build.matrix.nvidia import Branch, Probe  # noqa: E402
 from driverforge_build.matrix.probes import probe_rule  # noqa: E402
 from driverforge_build.matrix.validate import row_model  # noqa: E402
 from driverforge_core.osid import OsId  # noqa: E402

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
-from driverforge_build.documents import failures, images, locks, pipelines, plans, proofs
+from driverforge_build.documents import failures, images, locks, plans, proofs, runs
 from driverforge_build.matrix.fields import Row
 from driverforge_build.matrix.model import MODELS, Keep, Section
 from driverforge_mirror import shapes
@@ -22,12 +22,12 @@ DOCUMENTS: dict[str, type] = {
     "push": images.PushDocument,
     "push-plan": images.PushPlanDocument,
     "index": images.IndexDocument,
-    "covered": pipelines.CoveredDocument,
+    "covered": runs.CoveredDocument,
     "failure": failures.FailureDocument,
     "attestations": proofs.AttestationsDocument,
     "verify": proofs.VerifyDocument,
-    "watch": pipelines.WatchDocument,
-    "times": pipelines.TimesDocument,
+    "watch": runs.WatchDocument,
+    "times": runs.TimesDocument,
     "mirror-lock": shapes.MirrorLockDocument,
     "mirror-inventory": shapes.MirrorInventoryDocument,
     "mirror-archive": shapes.MirrorArchiveDocument,

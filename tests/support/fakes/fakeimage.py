@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import MODULE_SET_NAME, ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.names import normalise

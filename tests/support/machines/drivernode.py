@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import FACTS_PATH, MODULE_SET_NAME, MODULES_ROOT, ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId

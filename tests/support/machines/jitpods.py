@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import FACTS_PATH, ImageFacts
 from driverforge_core.osid import OsId
 from support.machines import drivernode, kernels, kmods, pod

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from driverforge_build.lock.file import dump_lock
-from driverforge_build.matrix.programs import OPERATOR, operator_images
+from driverforge_build.matrix.programcells import OPERATOR, operator_images
 from driverforge_core import __version__
 from driverforge_core.errors import CommandFailed, Unavailable
 from support import cache

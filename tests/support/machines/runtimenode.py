@@ -28,7 +28,7 @@ from driverforge_core.errors import Unavailable
 from driverforge_host.adapters.real import real_host
 from driverforge_host.adapters.sockets import UnixSockets
 from driverforge_toolkit.runtime import journal
-from driverforge_toolkit.runtime.find import cri, http, selection
+from driverforge_toolkit.runtime.find import cri, selection, sockethttp
 from driverforge_toolkit.runtime.model import RuntimeKind
 from driverforge_toolkit.runtime.transaction import refused
 from support import cache
@@ -267,8 +267,8 @@ until [ "$(cat {self.home}/pid)" != "$old" ] || ! kill -0 $started 2>/dev/null; 
             return data
         if self.kind == "crio":
             with UnixSockets().connect(self.socket, timeout=10) as connection:
-                answer = http.get(connection, "/config", who="crio")
-            return tomllib.loads(http.body_of(answer, "/config", who="crio").decode())
+                answer = sockethttp.get(connection, "/config", who="crio")
+            return tomllib.loads(sockethttp.body_of(answer, "/config", who="crio").decode())
         config = self.config
         if not config.exists():
             config = self.home / "empty"

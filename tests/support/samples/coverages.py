@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 
 from driverforge_build.advice import Given
 from driverforge_build.documents.images import BuildCell
-from driverforge_build.documents.pipelines import CoveredImage
 from driverforge_build.documents.plans import PlanDocument
 from driverforge_build.documents.proofs import VerifiedCell
+from driverforge_build.documents.runs import CoveredImage
 from driverforge_build.lock.pins import HeaderFact, Lock, TargetLock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.matrix.probes import probe_rule, question

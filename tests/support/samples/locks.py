@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from driverforge_build.discover.packages import Package
+from driverforge_build.discover.offered import Package
 from driverforge_build.discover.pin import Pins, locked
 from driverforge_build.lock.pins import HeaderFact, LockedKernel, LockedPackage, LockedRepository, TargetLock
 

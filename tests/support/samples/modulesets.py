@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import MODULE_SET_NAME, ModuleSet
 from driverforge_core.kernel import KernelRelease
 

@@ -14,8 +14,8 @@ from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.state.contents import Content, Source
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
-from driverforge_operator.state.whole import State
 
 OURS_ALONE = frozenset[str]()
 """States of operands that NVIDIA's operator does not have: no comparison with its recording is about them."""

@@ -204,9 +204,9 @@ def attaching(client: RegistryClient, attest: Attest, given: Given) -> Attaching
     Raises InputError where matrix or lock is gone, Unavailable where a signer is.
     """
     from driverforge_build.attest.attach import Attaching
-    from driverforge_build.attest.pipelines import digests_of, pipeline
+    from driverforge_build.attest.ci import digests_of, pipeline
     from driverforge_build.engine.process import require_program
-    from driverforge_build.engine.programs import CommandImageSigner, CommandSigner
+    from driverforge_build.engine.userprograms import CommandImageSigner, CommandSigner
 
     for option, words in (("--signer", attest.signer), ("--image-signer", attest.image_signer)):
         if words:
@@ -231,7 +231,7 @@ def list_signer(argv: Sequence[str]) -> StatementSigner | None:
     if not argv:
         return None
     from driverforge_build.engine.process import require_program
-    from driverforge_build.engine.programs import CommandSigner
+    from driverforge_build.engine.userprograms import CommandSigner
 
     require_program(argv[0], "--signer")
     return CommandSigner(argv=argv)
@@ -241,7 +241,7 @@ def verifier(argv: Sequence[str]) -> StatementVerifier | None:
     """The program that knows whose signatures are to be trusted; None where the user named none."""
     if not argv:
         return None
-    from driverforge_build.engine.programs import CommandVerifier
+    from driverforge_build.engine.userprograms import CommandVerifier
 
     return CommandVerifier(argv=argv)
 
@@ -249,7 +249,7 @@ def verifier(argv: Sequence[str]) -> StatementVerifier | None:
 def _logins() -> Logins:
     """Logins of docker's configuration, and of the helpers that it names."""
     from driverforge_build.engine.process import answer
-    from driverforge_oci.configuration import load_configuration
+    from driverforge_oci.dockerconfig import load_configuration
     from driverforge_oci.helpers import Logins
 
     return Logins(lambda: load_configuration(os.environ), answer)

@@ -63,9 +63,9 @@ class SigningWords:
             return None
         from driverforge_build.app import signing
         from driverforge_build.engine.process import require_program
-        from driverforge_build.engine.programs import command_signer
         from driverforge_build.engine.signers import key_signer
-        from driverforge_build.render.signing import read_certificate
+        from driverforge_build.engine.userprograms import command_signer
+        from driverforge_build.render.sitecertificate import read_certificate
 
         read = read_certificate(certificate)
         signing.check_date(read, datetime.now(timezone.utc))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from driverforge_build.discover.kernels import Kernel, Kernels, sorted_kernels
-from driverforge_build.discover.packages import Package, PackageIndex, Requirement
+from driverforge_build.discover.offered import Package, PackageIndex, Requirement
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driverforge_build.discover.kernels import Kernel
+from driverforge_build.discover.offered import Package, PackageIndex
 from driverforge_build.discover.offers import module_sources, offered
-from driverforge_build.discover.packages import Package, PackageIndex
 from driverforge_build.matrix.model import DriverRow
 
 _EMPTY, _COMMON = "linux-modules-nvidia-", "nvidia-kernel-common-"

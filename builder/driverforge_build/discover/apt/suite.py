@@ -20,7 +20,7 @@ from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.release_file import Digest, ReleaseFile
 from driverforge_build.discover.apt.stanzas import add_stanzas, read_stanzas
 from driverforge_build.discover.machine import Machine
-from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST, PackageIndex
+from driverforge_build.discover.offered import AUTOMATIC, ON_REQUEST, PackageIndex
 from driverforge_build.discover.partial import PartialCopy
 from driverforge_build.discover.publishedkey import PublishedKey, published_key, with_published
 from driverforge_build.discover.settings import Nowhere, Settings

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any
 
-from driverforge_build.discover.packages import (
+from driverforge_build.discover.offered import (
     AUTOMATIC,
     Clause,
     Condition,

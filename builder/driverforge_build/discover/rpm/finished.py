@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 
 from driverforge_build.discover.kernels import Kernel
+from driverforge_build.discover.offered import Package, PackageIndex
 from driverforge_build.discover.offers import is_version, module_sources, offered
-from driverforge_build.discover.packages import Package, PackageIndex
 from driverforge_build.matrix.model import DriverRow
 from driverforge_core.kernel import KernelRelease
 

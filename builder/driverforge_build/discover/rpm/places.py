@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from driverforge_build.discover.entitlement import SCC, logged_in
-from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST
+from driverforge_build.discover.offered import AUTOMATIC, ON_REQUEST
 from driverforge_build.discover.publishedkey import PublishedKey, published_key
 from driverforge_build.discover.repofiles import RepoFile
 from driverforge_build.discover.rpm.repomd import RpmRepository, read_repository

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 from xml.parsers import expat
 
-from driverforge_build.discover.packages import Requirement
+from driverforge_build.discover.offered import Requirement
 from driverforge_build.lock import sound
 from driverforge_build.packed import DAMAGED, unpacked
 from driverforge_build.ports import Algorithm, Sum, sha256_sum

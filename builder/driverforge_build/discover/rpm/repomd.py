@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from xml.etree import ElementTree as ET
 
 from driverforge_build.discover import signature
-from driverforge_build.discover.packages import AUTOMATIC, PackageIndex
+from driverforge_build.discover.offered import AUTOMATIC, PackageIndex
 from driverforge_build.discover.partial import PartialCopy
 from driverforge_build.discover.publishedkey import PublishedKey, optional_document, with_published
 from driverforge_build.discover.rpm.entries import add_records

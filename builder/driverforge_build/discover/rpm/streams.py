@@ -3,8 +3,8 @@
 Format: modulemd of Fedora's libmodulemd. RHEL 8 and 9 have several versions of a program as streams; the
 default ones are enabled without asking.
 
-Read as events, for the reasons that matrix/tree.py has: what a repository sends shall not end the process,
-and every value is text, so that stream 1.10 is not 1.1.
+Read as events, for the reasons that matrix/yamltree.py has: what a repository sends shall not end the
+process, and every value is text, so that stream 1.10 is not 1.1.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from driverforge_core.errors import InputError
 from driverforge_host.ports import Host, Result
 from driverforge_toolkit.runtime.backends import config_files, crio, imports
 from driverforge_toolkit.runtime.find.daemon import enter
-from driverforge_toolkit.runtime.find.processes import option_value, option_values, options_of
+from driverforge_toolkit.runtime.find.procfs import option_value, option_values, options_of
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of, toml_file, values_of
 from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.formats.values import Change

@@ -10,7 +10,7 @@ from typing import Literal
 from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_host.ports import Files, Host, Sockets, bytes_of
 from driverforge_toolkit.runtime.find import supervisor
-from driverforge_toolkit.runtime.find.processes import (
+from driverforge_toolkit.runtime.find.procfs import (
     absolute_path,
     command_of,
     option_value,

@@ -16,7 +16,7 @@ from typing import Literal
 from driverforge_core.errors import Unsupported
 from driverforge_host.ports import Files, Host
 from driverforge_toolkit.runtime.find.daemon import kind_at
-from driverforge_toolkit.runtime.find.processes import absolute_path, of_node, option_value, program_name
+from driverforge_toolkit.runtime.find.procfs import absolute_path, of_node, option_value, program_name
 from driverforge_toolkit.runtime.model import NodePath, RuntimeKind
 
 KUBELET = "kubelet"

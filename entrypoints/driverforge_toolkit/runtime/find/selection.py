@@ -17,7 +17,7 @@ from driverforge_core.errors import (
 )
 from driverforge_host.ports import Host, Sockets
 from driverforge_toolkit.runtime import journal
-from driverforge_toolkit.runtime.find import cri, http
+from driverforge_toolkit.runtime.find import cri, sockethttp
 from driverforge_toolkit.runtime.find.daemon import (
     TEMPLATES,
     daemon_behind,
@@ -46,8 +46,8 @@ KNOWN = tuple(
 Ask = Callable[[Sockets, str], cri.RuntimeStatus]
 ASK: dict[RuntimeKind, Ask] = {
     "containerd": cri.status,
-    "crio": http.crio_status,
-    "docker": http.docker_status,
+    "crio": sockethttp.crio_status,
+    "docker": sockethttp.docker_status,
 }
 
 

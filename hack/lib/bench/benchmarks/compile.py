@@ -30,7 +30,7 @@ _ROOM = 4 << 30
 _OURS = """\
 import sys
 from dataclasses import replace
-from driverforge_core.driver import DriverVersion
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
 from driverforge_driver.compile import job

@@ -12,7 +12,7 @@ from driverforge_operator.operands.driver import DRIVER
 from driverforge_operator.operands.manifest import FOUND_BY
 from driverforge_operator.plan.actions import ConditionNow, PoolSummary, SetStatus
 from driverforge_operator.plan.intent import Driver, Intent, Policy
-from driverforge_operator.plan.operands import StateNow, operands_wait_for
+from driverforge_operator.plan.operandstates import StateNow, operands_wait_for
 from driverforge_operator.plan.placement import Census
 from driverforge_operator.plan.pools import Pool
 from driverforge_operator.plan.rejected import DRIVER_STATE, EXAMPLES, counted, more, some

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from driverforge_build.documents.images import BuildCell, BuildDocument
-from driverforge_build.documents.pipelines import CoveredDocument, CoveredImage
 from driverforge_build.documents.plans import PlanDocument
 from driverforge_build.documents.proofs import VerifiedCell, VerifyDocument
+from driverforge_build.documents.runs import CoveredDocument, CoveredImage
 from driverforge_build.report.coverage import Documents
 from driverforge_core.errors import InputError, UsageError
 
