@@ -74,10 +74,10 @@ stop; leave
 [ "$(grep -c '^nvidia' /proc/modules)" = 3 ]
 
 begin restart
-loads=$(dmesg | grep -c 'NVRM: loading NVIDIA') start=$EPOCHREALTIME
+loaded=$(stat -c %i /sys/module/nvidia) start=$EPOCHREALTIME # another number after a reload
 serve
 end restart
-[ "$(dmesg | grep -c 'NVRM: loading NVIDIA')" = "$loads" ]
+[ "$(stat -c %i /sys/module/nvidia)" = "$loaded" ]
 kill $holder; wait $holder || true
 stop; leave
 ! grep '^nvidia' /proc/modules
