@@ -91,9 +91,9 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     probes = text[text.index("\nprobes:") :].partition("\n\n# ---")[0]
     row = block("add a kernel that a driver does not compile for", "yaml")
     copy.edit("matrix.yaml", probes, f"{probes}\n{row.rstrip()}")
-    parameter = block("add a parameter that a kernel module gets by default", "python")
+    parameter = block("add a parameter that a kernel module gets by default", "text")
     copy.at_the_end(NODE_PLAN, "DEFAULT_PARAMETERS", parameter)
-    manifest, row = (block("add an operand of the cluster", language) for language in ("yaml", "python"))
+    manifest, row = (block("add an operand of the cluster", language) for language in ("yaml", "text"))
     (copy.folder / OPERANDS / "manifests/power-cap.yaml").write_text(manifest)
     copy.at_the_end(f"{OPERANDS}/table.py", "OPERANDS", row)
     cases = "tests/support/samples/operatorcases.py"
