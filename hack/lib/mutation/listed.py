@@ -183,7 +183,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_operator_labels.py",
         "tests/unit/test_operator_operands.py",
     ),
-    f"{_OPERATOR_PLAN}/operands.py": (
+    f"{_OPERATOR_PLAN}/operandstates.py": (
         "tests/unit/test_operator_operands.py",
         "tests/unit/test_operator_readiness.py",
         "tests/unit/test_operator_takeover.py",
@@ -198,7 +198,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_operator_images.py",
         "tests/unit/test_operator_readiness.py",
     ),
-    f"{_OPERATOR_PLAN}/status.py": (
+    f"{_OPERATOR_PLAN}/crstatus.py": (
         "tests/unit/test_operator_status.py",
         "tests/unit/test_operator_readiness.py",
         "tests/unit/test_operator_refused.py",
