@@ -5,7 +5,6 @@ no more. On a fake node.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -84,16 +83,6 @@ def test_a_restart_by_somebody_else_is_enough(docker: FakeDocker) -> None:
     docker.restart()
     run(docker, cdi=True)
     assert (docker.starts, docker.reloads, state(docker)) == (2, 0, "in force")
-
-
-def test_an_entry_of_a_release_that_did_not_write_it_down_is_read(docker: FakeDocker) -> None:
-    run(docker)
-    (entry,) = journal.entries(docker.node.host)
-    place = journal.path_of(entry.kind, entry.config)
-    text = docker.node.host.node.read_text(place)
-    assert '"needs": "reload"' in text
-    docker.node.host.node.write_atomic(place, text.replace('  "needs": "reload",\n', "").encode())
-    assert journal.entries(docker.node.host) == (replace(entry, needs="none"),)
 
 
 @pytest.mark.parametrize("times", [1, 2])

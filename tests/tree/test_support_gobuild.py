@@ -9,7 +9,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -195,14 +195,28 @@ def test_a_go_that_is_too_old_is_missing_here(proxy: Proxy) -> None:
         gobuild.programs(RECIPE)
 
 
-def test_all_programs_are_made_by_one_program_and_each_that_cannot_be_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_all_programs_are_made_by_one_program_and_each_that_cannot_be_is_named(
+    tmp_path: Path, full: bool
+) -> None:
     """It runs beside the tests: what fails is theirs to say, and is in its log."""
     environment = {"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path), "DRIVERFORGE_CACHE": str(tmp_path)}
+    environment[gobuild.FULL] = "1" if full else ""
     done = run(sys.executable, "-m", "support.upstream.goprograms", env=environment)
     told = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
-    assert len(told) == len(goprograms.RECIPES) >= 3
-    for recipe, line in zip(goprograms.RECIPES, told, strict=True):
+    wanted = [recipe for recipe in goprograms.RECIPES if full or not recipe.seldom]
+    assert len(told) == len(wanted) >= 3
+    for recipe, line in zip(wanted, told, strict=True):
         assert recipe.what in line
+
+
+def test_what_is_seldom_needed_is_compiled_with_full_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIVERFORGE_CACHE", str(tmp_path))
+    monkeypatch.delenv(gobuild.FULL, raising=False)
+    with pytest.raises(Unavailable, match=r"app 1\.0\.0 is compiled by hack/test --full alone"):
+        gobuild.programs(replace(RECIPE, seldom=True))
 
 
 def test_a_machine_without_go_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
