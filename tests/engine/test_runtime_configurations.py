@@ -1,6 +1,7 @@
 """`driverctl runtime apply|revert` on the configurations of real nodes, against real daemons: Debian's
 containerd 1.6, 1.7 and 2.1, containerd 2.2 compiled here, Debian's dockerd 26 and 28. Every run has a choice
-that leaves no key and no daemon out; `hack/test --full` lets each configuration meet all.
+that leaves no key of them and no package of a daemon out; with `hack/test --full` each configuration meets
+all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from driverforge_core.errors import DriverforgeError
 from support.machines import containerd, cripods, engine
 from support.machines.runtimenode import NAMES, SELDOM, SUITES, RuntimeNode, open_node, round_trip
 from support.process import missing, run
-from support.samples import pairwise
+from support.samples import covering
 from support.samples.configurations import CONTAINERD, DOCKER, Configuration
 from support.skipping import provided
 
@@ -31,9 +32,9 @@ PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-
 
 
 def cases(configurations: tuple[Configuration, ...]) -> list[object]:
-    """Each configuration with each daemon; those that `pairwise` chooses in every run."""
+    """Each configuration with each daemon; those that `covering` chooses in every run."""
     pairs = [(configuration, daemon) for configuration in configurations for daemon in configuration.daemons]
-    often = pairwise.chosen([() if pair[1] in SELDOM else traits(*pair) for pair in pairs])
+    often = covering.chosen([() if pair[1] in SELDOM else traits(*pair) for pair in pairs])
     return [
         pytest.param(
             configuration,
@@ -47,7 +48,7 @@ def cases(configurations: tuple[Configuration, ...]) -> list[object]:
 
 def traits(configuration: Configuration, daemon: str) -> frozenset[Hashable]:
     """What a run is about: the daemon, the keys of the file, and how it lies on the node."""
-    return pairwise.keys(configuration.root) | {
+    return covering.keys(configuration.root) | {
         f"daemon {daemon}",
         f"no file: {configuration.root is None}",
         f"mode {configuration.mode:o}",

@@ -1,8 +1,8 @@
 """`driverctl runtime apply|revert` on configurations that projects publish, against real daemons.
 
 Each goes through a change that says nothing of the default handler, one that makes ours the default, and one
-that gives the default up (what NVIDIA's operator asks for). Every run has a choice that leaves no key and no
-daemon with any of these out; `hack/test --full` has all of them.
+that gives the default up (what NVIDIA's operator asks for). Every run has a choice that leaves out no key,
+and no package of a daemon with any of these; `hack/test --full` has all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from driverforge_core.errors import DriverforgeError
 from support.machines import containerd, cripods
 from support.machines.runtimenode import NAMES, SELDOM, SUITES, RuntimeNode, leaves, open_node, unrelated
 from support.process import missing, run
-from support.samples import pairwise
+from support.samples import covering
 from support.samples.published import BASE_SPEC, Published, placed, published, systemd_cgroup
 from support.skipping import provided
 
@@ -36,7 +36,7 @@ PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-
 
 
 def cases(configurations: tuple[Published, ...]) -> list[object]:
-    """Each configuration with each daemon and each mode; those that `pairwise` chooses in every run."""
+    """Each configuration with each daemon and each mode; those that `covering` chooses in every run."""
     every = [
         (configuration, daemon, mode)
         for configuration in configurations
@@ -44,7 +44,7 @@ def cases(configurations: tuple[Published, ...]) -> list[object]:
         for daemon in configuration.daemons
         if daemon in SUITES
     ]
-    often = pairwise.chosen([() if one[1] in SELDOM else traits(*one) for one in every])
+    often = covering.chosen([() if one[1] in SELDOM else traits(*one) for one in every])
     return [
         pytest.param(
             configuration,
@@ -62,7 +62,7 @@ def traits(configuration: Published, daemon: str, mode: str) -> frozenset[Hashab
     beside = {name for name in ("default", "files", "base_specs") if getattr(configuration, name)}
     # what is refused is refused before the mode has a say
     with_daemon = {daemon, mode} if configuration.refused else {f"{daemon} {mode}"}
-    return pairwise.keys(configuration.root) | with_daemon | beside
+    return covering.keys(configuration.root) | with_daemon | beside
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ ONLY_NEWER = "DRIVERFORGE_ONLY_NEWER"
 _TESTS = Path(__file__).resolve().parents[1]
 _PACKAGES = (
     "driverforge_core",
-    "driverforge_oci",
     "driverforge_kube",
     "driverforge_host",
     "driverforge_driver",
@@ -24,6 +23,8 @@ _PACKAGES = (
 )
 # what child processes are told to run: the builder, the toolkit half, and what is in hack/
 _CHILDREN = ("driverforge_build", "driverforge_mirror", "'nvidia-validator'", '"hack')
+# the same answer from every Python that asks
+_SINCE_3_11 = frozenset({"tomllib", "annotationlib", "compression"})
 _HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", *_PACKAGES})
 
 
@@ -38,7 +39,7 @@ def needs_newer_python(file: Path) -> bool:
         return True
     for name in _imports(file):
         top = name.partition(".")[0]
-        if top not in _HAVE and top not in sys.stdlib_module_names:
+        if top not in _HAVE and top not in sys.stdlib_module_names - _SINCE_3_11:
             return True
         if top == "support":
             inner = _TESTS / (name.replace(".", "/") + ".py")

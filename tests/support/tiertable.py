@@ -18,6 +18,7 @@ class Row:
     tier: str
     seconds: float = 0.0
     budget: float = 0.0  # seconds; 0 is no limit
+    workers: int = 1  # tests that run at the same time
     passed: int = 0
     failed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)  # reason → number of tests
@@ -52,8 +53,8 @@ class Row:
             self.unsteady, self.failures, self.failed = self.failures, [], 0
 
     def over_budget(self) -> tuple[tuple[float, str], ...]:
-        """The dearest tests, as many as it would take to be within the budget without them: seconds, name."""
-        excess = self.seconds - self.budget
+        """The dearest tests, about as many as it would take to be within the budget: seconds, name."""
+        excess = (self.seconds - self.budget) * self.workers
         found: list[tuple[float, str]] = []
         for seconds, name in sorted(self.durations, reverse=True):
             if not self.budget or sum(one for one, _ in found) >= excess:
@@ -72,7 +73,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         for reason, count in row.skipped.most_common():
             yield f"{'':12} {count} skipped: {reason}"
         if 0 < row.budget < row.seconds:
-            yield f"{'':12} over its budget of {row.budget:.0f} s; within it but for:"
+            yield f"{'':12} over its budget of {row.budget:.0f} s; its dearest tests:"
             yield from (f"{'':12} {seconds:8.1f} s  {name}" for seconds, name in row.over_budget())
         for name in row.unsteady:
             yield f"{'':12} unsteady, failed and then passed: {name}"

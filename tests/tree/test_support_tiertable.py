@@ -59,6 +59,20 @@ def test_the_table_names_skips_the_slowest_and_what_was_tried_again(tmp_path: Pa
     ]
 
 
+def test_a_tier_over_its_budget_names_its_dearest_tests(tmp_path: Path) -> None:
+    row = vm(tmp_path)
+    row.seconds, row.budget, row.workers = 16.0, 10.0, 2
+    # six seconds of two workers
+    assert row.over_budget() == ((12.5, "tests.vm.test_a.test_one"),)
+    lines = list(table([row]))
+    assert "             over its budget of 10 s; its dearest tests:" in lines
+    assert "                 12.5 s  tests.vm.test_a.test_one" in lines
+    row.budget = 16.0
+    assert not any("budget" in line for line in table([row]))
+    row.budget = 0.0
+    assert not any("budget" in line for line in table([row]))
+
+
 def test_a_second_failure_stays_one(tmp_path: Path) -> None:
     row = vm(tmp_path)
     row.repeated(Row(tier="vm again", passed=1, failed=1))
