@@ -21,6 +21,7 @@ from driverforge_build.attest.statement import about, enveloped, opened, stateme
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.files import ContextFile
+from driverforge_build.render.library import THIRD_PARTY
 from driverforge_build.render.requirements import BaseImage
 from driverforge_build.render.spec import image_specs
 from driverforge_build.render.templates import AnyImage
@@ -140,6 +141,17 @@ def test_the_sbom_has_what_is_in_the_image_and_not_what_built_it() -> None:
     assert {"kmod", "libcuda1", "firmware-nvidia-gsp"} <= precompiled
     assert {"gcc-12", "make", "nvidia-open-kernel-dkms"} <= jit - precompiled
     assert not any(name.startswith("linux-headers") for name in jit | precompiled)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_sbom_has_the_python_packages_of_the_images_library(key: str) -> None:
+    held = {
+        path.split("/")[1].removesuffix(".py") for path in context(key).entries if path.startswith("lib/")
+    }
+    others = {distribution for name, distribution in THIRD_PARTY.items() if name in held}
+    python = {part["name"] for part in bom(key)["components"] if "pkg:pypi/" in part.get("purl", "")}
+    assert python == {"driverforge", *others}
+    assert bool(others) == (key == TOOLKIT.id)
 
 
 def test_each_package_has_its_files_sha256_and_the_base_its_digest() -> None:

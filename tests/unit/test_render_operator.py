@@ -23,6 +23,7 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.programcells import OperatorCell, operator_images, select_images
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
+from driverforge_build.render.library import THIRD_PARTY
 from driverforge_build.render.operator import operator_specs
 from driverforge_build.verdict.decide import Judge
 from driverforge_core import __version__
@@ -143,7 +144,9 @@ def test_lock_finds_its_system() -> None:
 
 def test_its_bill_of_materials_has_the_wheels_and_no_driver(wheels: Path) -> None:
     place = Reference.parse("r.example.com/o@sha256:" + "0" * 64)
-    parts = json.loads(sbom(context(wheels), place))["components"]
+    made = context(wheels)
+    assert not any(path.startswith(f"lib/{name}") for path in made.entries for name in THIRD_PARTY)
+    parts = json.loads(sbom(made, place))["components"]
     python = {one["purl"] for one in parts if one.get("purl", "").startswith("pkg:pypi/")}
     assert python == {f"pkg:pypi/driverforge@{__version__}", "pkg:pypi/click@8.5.1"}
     assert "NVIDIA" not in json.dumps(parts)

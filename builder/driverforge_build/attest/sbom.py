@@ -171,9 +171,10 @@ def _python(image: AnyImage) -> Iterator[Component]:
     if isinstance(image, OperatorSpec):
         for file, sha256 in image.wheels.items():
             yield {**_distribution(*wheel_of(file)), "hashes": [_sha256(sha256)]}
-        return
-    for name in THIRD_PARTY.values():
-        yield _distribution(name, metadata.version(name))
+    # a driver image has the driver half, which needs no package of others
+    if isinstance(image, ToolkitSpec):
+        for name in THIRD_PARTY.values():
+            yield _distribution(name, metadata.version(name))
 
 
 def _distribution(name: str, version: str) -> Component:
