@@ -17,6 +17,7 @@ import tomllib
 from click.testing import CliRunner
 from packaging.requirements import Requirement
 
+from driverctl.cli import SUBCOMMANDS
 from driverforge_build import resources
 from driverforge_build.cli import cli
 from driverforge_build.lock.file import dump_lock
@@ -26,6 +27,7 @@ from driverforge_build.matrix.probes import header_probe, question
 from driverforge_build.render.context import BuildContext, context_of, modification_time, write_context
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import (
+    DRIVER_IMAGE,
     THIRD_PARTY,
     TOOLKIT_IMAGE,
     library_files,
@@ -179,23 +181,49 @@ def test_launcher_runs_the_program_from_the_images_library_alone(
     assert said in launched(tmp_path, program, *words)
 
 
+@pytest.mark.parametrize("packages", [DRIVER_IMAGE, TOOLKIT_IMAGE], ids=["driver", "toolkit"])
+def test_every_command_starts_from_the_library_of_an_image_that_has_it(
+    tmp_path: Path, lock: Lock, packages: tuple[str, ...]
+) -> None:
+    write_context(context(JIT, lock), tmp_path)
+    put_library(tmp_path, packages)
+    each = """
+for name in sys.argv[1:]:
+    sys.argv[1:] = [name, "--help"]
+    try:
+        main()
+    except SystemExit:
+        continue"""
+    said = launched(tmp_path, "driverctl", *SUBCOMMANDS, script_end=each)
+    for name, (half, _) in SUBCOMMANDS.items():
+        here = f"usage: driverctl {name} " in said
+        assert here == (half in packages), f"{name}: {said}"
+        assert (f"error: driverctl {name} is not part of this image" in said) != here
+
+
 def test_a_toolkit_images_library_reads_yaml_with_its_python_part(tmp_path: Path, lock: Lock) -> None:
     write_context(context(JIT, lock), tmp_path)
-    for path, content in library_files(TOOLKIT_IMAGE).items():
-        (tmp_path / "lib" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "lib" / path).write_bytes(content)
+    put_library(tmp_path, TOOLKIT_IMAGE)
     words = ("cdi", "transform", "--input", "/etc/passwd")
     assert "/etc/passwd is not a CDI spec" in launched(tmp_path, "driverctl", *words)
     assert "not here" not in launched(tmp_path, "driverctl", "--help")
 
 
-def launched(tmp_path: Path, program: str, *words: str) -> str:
+def put_library(tmp_path: Path, packages: tuple[str, ...]) -> None:
+    for path, content in library_files(packages).items():
+        (tmp_path / "lib" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lib" / path).write_bytes(content)
+
+
+def launched(tmp_path: Path, program: str, *words: str, script_end: str = "\nmain()") -> str:
     """All that a program prints which a context's launcher starts.
 
-    The library is elsewhere than in an image and the interpreter is ours; the rest of the script is what an
-    image has.
+    The library is elsewhere than in an image and the interpreter is ours, and `script_end` may call the
+    program more than once; the rest of the script is what an image has.
     """
     script = (tmp_path / f"bin/{program}").read_text().replace("/opt/driverforge/lib", str(tmp_path / "lib"))
+    assert "\nmain()'" in script
+    script = script.replace("\nmain()'", f"{script_end}'")
     command = ["sh", "-c", script.replace("/usr/bin/python3", sys.executable), program, *words]
     (tmp_path / "os.py").write_text("raise SystemExit('the working folder is on the path')")
     done = subprocess.run(
