@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_toolkit.runtime.backends import config_files, containerd
+from driverforge_toolkit.runtime.backends import config_files, containerd, crio, docker
 from driverforge_toolkit.runtime.formats import tomledit
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, data_of, toml_file, values_of
-from driverforge_toolkit.runtime.formats.values import Change
-from driverforge_toolkit.runtime.model import WantedHandlers
+from driverforge_toolkit.runtime.formats.values import Change, KeyPath
+from driverforge_toolkit.runtime.model import Backend, RuntimeKind, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.fakehost import fake_node
-from support.fakes.runtimemodel import daemon, effective
+from support.fakes.runtimemodel import as_files, daemon, effective
 
 FILE = "/etc/containerd/config.toml"
 WANTED = WantedHandlers(handlers=nvidia_handlers("/t"), default="nvidia")
+BACKENDS: dict[RuntimeKind, Backend] = {"containerd": containerd, "crio": crio, "docker": docker}
 CRI2 = 'plugins."io.containerd.grpc.v1.cri"'
 
 
@@ -93,6 +95,46 @@ def test_a_change_of_containerds_files_parses_each_of_them_once(version: tuple[i
     placed = containerd.placed(where, files)
     containerd.patched(placed, files, effective(where, texts), WANTED)
     assert counting.parses == dict.fromkeys(texts, 1)
+
+
+def tables(values: Mapping[str, object], above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """A document's tables by their paths."""
+    yield above, values
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from tables(value, (*above, key))
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "drop_in"),
+    [
+        (
+            "containerd",
+            f'version = 2\n[{CRI2}.containerd.runtimes.crun]\nruntime_type = "c"\n',
+            "version = 2\n",
+        ),
+        ("crio", '[crio.runtime.runtimes.crun]\nruntime_path = "/c"\n', "[crio.runtime]\npids_limit = 9\n"),
+        ("crio", "", '[crio.runtime.runtimes.crun]\nruntime_path = "/c"\n'),
+        ("docker", '{"runtimes": {"crun": {"path": "/c"}}}', ""),
+    ],
+)
+def test_no_backend_writes_into_what_a_file_says(kind: RuntimeKind, root: str, drop_in: str) -> None:
+    where = daemon(kind)
+    texts = {path: text.encode() for path, text in ((where.config, root), (where.drop_in, drop_in)) if text}
+    files = as_files(texts)
+    before = {path: dict(tables(file.values)) for path, file in files.items()}
+    said = {path: copy.deepcopy(file.values) for path, file in files.items()}
+    backend = BACKENDS[kind]
+    release = replace(WANTED, default="", release_default=True)
+    for wanted in (WANTED, release):
+        after = backend.patched(where, files, effective(where, texts), wanted)
+        backend.stripped(where, files, wanted.names)
+        for file in files.values():
+            backend.undone(file, original=None, written=after[file.path].data if file.path in after else None)
+    for path, file in files.items():
+        now = dict(tables(file.values))
+        assert [at for at in now if now[at] is not before[path].get(at)] == []
+        assert file.values == said[path]
 
 
 def test_a_file_that_was_read_before_is_handed_on_for_as_long_as_it_is_the_same(tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def runtimes_of(config: Mapping[str, object], name: str = "CRI-O's configuration
 
 def layered(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
     """What CRI-O makes of two documents. A runtime of `above` replaces all of the one of `below`."""
-    whole = merged(below, above)
+    # `merged` hands on the tables of one document as they are, and these are the file's own
+    whole = copy.deepcopy(merged(below, above))
     runtimes = {**runtimes_of(below), **runtimes_of(above)}
     if runtimes:
         put(whole, RUNTIMES, runtimes)
