@@ -178,7 +178,7 @@ DEEP = "[" * 100_000
         ("[]", "TypeError"),
         ("{}", "KeyError"),
         ('{"schema": 3}', "KeyError"),
-        ('{"schema": 2}', "KeyError"),
+        ('{"schema": 2}', "ValueError"),
         ('{"schema": "3"}', "TypeError"),
         (json.dumps({**json.loads((CASES / "schema-3.json").read_text()), "wanted": 1}), "TypeError"),
         (DEEP, "RecursionError"),
@@ -197,9 +197,10 @@ def test_a_damaged_entry_is_one_message(host: Host, text: str, why: str) -> None
         ("state", "half written", "ValueError: state 'half written'"),
         ("needs", "a reboot", "ValueError: needs 'a reboot'"),
         ("state", "", "ValueError: state ''"),
+        ("schema", 2, "ValueError: its format is 2; this release reads format 3"),
     ],
 )
-def test_a_word_that_no_release_wrote_is_damage(host: Host, key: str, value: str, why: str) -> None:
+def test_a_word_that_no_release_wrote_is_damage(host: Host, key: str, value: object, why: str) -> None:
     journal.write_entry(host, ENTRY)
     path = journal.path_of("crio", ENTRY.config)
     write(host, path, json.dumps({**json.loads(host.node.read_text(path)), key: value}))

@@ -151,6 +151,9 @@ def _read(host: Host, name: str) -> JournalEntry | None:
         data = json.loads(text)
         if data["schema"] > SCHEMA:
             raise _newer(name, data["schema"])
+        # keys of another number may have the same names, and mean something else
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"its format is {data['schema']}; this release reads format {SCHEMA}")
         return _entry(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, f"{type(error).__name__}: {error}", "the runtime's configuration") from error
