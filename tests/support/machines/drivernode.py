@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from driverforge_build.render.library import DRIVER_IMAGE
 from driverforge_core.driverversion import DriverVersion
 from driverforge_core.image import FACTS_PATH, MODULE_SET_NAME, MODULES_ROOT, ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
@@ -20,13 +21,6 @@ from support.machines.guest import Content, Guest
 
 CONTAINER = "/ctr"
 _PACKAGES = Path(__file__).resolve().parents[3] / "entrypoints"
-_DRIVER_IMAGE = (
-    "driverforge_core",
-    "driverforge_kube",
-    "driverforge_host",
-    "driverforge_driver",
-    "driverctl",
-)
 
 # in the guest: `driverctl ARGUMENTS` runs in the container; `hold DEVICE` keeps a device open until `release`
 SETUP = f"""
@@ -111,7 +105,7 @@ def library_files() -> dict[str, Path]:
     """This checkout's driver half, and what it stands on, by its path in an image."""
     return {
         f"/opt/driverforge/lib/{file.relative_to(_PACKAGES)}": file
-        for package in _DRIVER_IMAGE
+        for package in DRIVER_IMAGE
         for file in sorted((_PACKAGES / package).rglob("*.py"))
     }
 
