@@ -1,4 +1,7 @@
-"""A real transport that needs nothing but the standard library: urllib, for the node.
+"""A real transport that needs nothing but the standard library: urllib.
+
+It is for nodes, whose images have no other HTTP client. Nodes ask no registry yet, so no program uses it.
+Builder and operator have transports over httpx2, and take proxies and authorities from here.
 
 Proxies and CA files come from the environment, by the variables that users of curl and docker know.
 """
