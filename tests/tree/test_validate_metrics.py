@@ -14,8 +14,8 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_core.validations import FOLDER
 from driverforge_host.adapters.clock import SignalClock
-from driverforge_host.adapters.metrics_server import HttpMetrics
 from driverforge_host.ports import Host, JsonObject
+from driverforge_toolkit.adapters.metrics_server import HttpMetrics
 from driverforge_toolkit.app.validation import export
 from driverforge_toolkit.validate.context import Context
 from driverforge_toolkit.validate.node_metrics import METRICS

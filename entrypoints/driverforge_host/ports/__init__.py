@@ -14,7 +14,6 @@ from driverforge_host.ports.cluster import NODES, Cluster, JsonObject
 from driverforge_host.ports.files import Files, Metadata, bytes_of, text_of
 from driverforge_host.ports.gpus import Cuda, Gpu, Mig, Nvml
 from driverforge_host.ports.host import Host
-from driverforge_host.ports.metrics_server import MetricsServer
 from driverforge_host.ports.modules import LoadedModule, Modules
 from driverforge_host.ports.mounts import Mount, Mounts, Propagation
 from driverforge_host.ports.processes import Holder, Processes, describe_holder
@@ -36,7 +35,6 @@ __all__ = [
     "JsonObject",
     "LoadedModule",
     "Metadata",
-    "MetricsServer",
     "Mig",
     "Modules",
     "Mount",

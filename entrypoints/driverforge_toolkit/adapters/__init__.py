@@ -1,1 +1,1 @@
-"""The adapters of the ports that only this half has: NVIDIA's libraries for management and for CUDA."""
+"""The adapters that only this half has: NVIDIA's libraries (NVML, CUDA) and served metrics."""

@@ -5,11 +5,15 @@ Or, as the component metrics, serve what is seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, InputError, StorageFailed, TemporaryFailure, UsageError
 from driverforge_core.validations import WRITTEN, Component
 from driverforge_host.gpu.roots import DriverRoots, view_of
-from driverforge_host.ports import Host, MetricsServer
+from driverforge_host.ports import Host
 from driverforge_toolkit.app.device_nodes import files_to_link
 from driverforge_toolkit.devices import repair
 from driverforge_toolkit.validate.check_table import CHECKS
@@ -20,6 +24,16 @@ from driverforge_toolkit.validate.node_metrics import NodeMetrics
 LINKS = "/host-dev-char"  # where NVIDIA's pods mount the host's /dev/char
 AGAIN = 300.0  # seconds after which the same reason to wait is told again
 FILES, NODE = 30.0, 60.0  # seconds between two looks of the exporter
+
+
+class MetricsServer(Protocol):
+    """A page that Prometheus reads."""
+
+    def serve(self, port: int, page: Callable[[], str]) -> AbstractContextManager[int]:
+        """Serve what `page` gives at /metrics for as long as the context lasts; yields the port.
+
+        Port 0 takes a free one. Raises Unavailable where the port is taken.
+        """
 
 
 def validate(context: Context) -> None:

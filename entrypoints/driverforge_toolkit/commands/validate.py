@@ -6,10 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from driverforge_core.validations import Component
-from driverforge_host.adapters.metrics_server import HttpMetrics
 from driverforge_kube.address import find
 from driverforge_kube.apiserver import KubernetesClient
 from driverforge_toolkit.adapters.cuda_driver import DriverApi
+from driverforge_toolkit.adapters.metrics_server import HttpMetrics
 from driverforge_toolkit.app.validation import export, validate
 from driverforge_toolkit.validate.context import Context
 from driverforge_toolkit.validate.validator_settings import VARIABLES, parse

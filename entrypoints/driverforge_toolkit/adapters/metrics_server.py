@@ -9,7 +9,7 @@ from driverforge_kube.endpoints import serving
 
 
 class HttpMetrics:
-    """The `MetricsServer` port."""
+    """The `MetricsServer` of the exporter."""
 
     def serve(self, port: int, page: Callable[[], str]) -> AbstractContextManager[int]:
         pages = {"/metrics": lambda: (True, page())}
