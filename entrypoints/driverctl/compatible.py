@@ -7,8 +7,10 @@ usage error that says so.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
+from driverctl.cli import HALVES, TOOLKIT
 from driverforge_core.errors import UsageError
 
 USAGE = (
@@ -29,12 +31,13 @@ VALUES = {
 ELSEWHERE = {
     "update": "use `driverctl build --kernel RELEASE` to prepare modules for another kernel",
     "build": "use `driverctl build --kernel RELEASE`",
+    "runtime": f"run `driverctl {{words}}` from {HALVES[TOOLKIT][1]}",
 }
 SIDECAR = {
     "reload_nvidia_peermem": ["peermem", "serve"],
     "probe_nvidia_peermem": ["peermem", "probe"],
 }
-DRIVER_COMMANDS = ("status", "probe", "unload", "runtime", "--version", "--help", "-h")
+DRIVER_COMMANDS = ("status", "probe", "unload", "--version", "--help", "-h")
 TOOLKIT_COMMANDS = ("toolkit", "runtime", "cdi", "devices", "doctor", "--version", "--help", "-h")
 
 
@@ -53,7 +56,7 @@ def driver_arguments(argv: Sequence[str]) -> list[str]:
         raise UsageError(
             f"nvidia-driver {command} is not available in this image",
             details=[USAGE],
-            resolution=ELSEWHERE[command],
+            resolution=ELSEWHERE[command].format(words=shlex.join(argv)),
         )
     if command not in ("init", "load"):
         raise UsageError(f"nvidia-driver: unknown command {command!r}", details=[USAGE])

@@ -170,7 +170,7 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
         ("driverctl", ("init", "--help"), "usage: driverctl init"),
         ("nvidia-driver", ("--nonsense",), "nvidia-driver: "),
         ("driverctl", ("runtime", "plan"), "next: run `driverctl runtime` from the toolkit's image"),
-        ("nvidia-driver", ("runtime", "plan"), "error: driverctl runtime is not part of this image"),
+        ("nvidia-driver", ("runtime", "plan"), "error: nvidia-driver runtime is not available in this image"),
         ("driverctl", ("--help",), "(not here: in the toolkit's image (container-toolkit))"),
     ],
 )

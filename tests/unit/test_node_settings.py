@@ -117,6 +117,10 @@ def test_upstreams_options(argv: list[str], meaning: list[str]) -> None:
     [
         ([], "no command"),
         (["update"], "driverctl build"),
+        (
+            ["runtime", "plan", "--socket", "a b"],
+            "run `driverctl runtime plan --socket 'a b'` from the toolkit's",
+        ),
         (["install"], "unknown command 'install'"),
         (["init", "-s", "key"], "unknown option '-s'"),
         (["-s", "key"], "unknown option '-s'"),
