@@ -62,20 +62,36 @@ def lacking(half: str) -> list[str]:
     return [name for name in HALVES[half][0] if find_spec(name) is None]
 
 
+def absence(half: str) -> str:
+    """What the list of commands adds to those of a half that cannot run here, '' where it can."""
+    missing = lacking(half)
+    if half in missing:
+        return f" (not here: in {HALVES[half][1]})"
+    return f" (not here: Python has no {', '.join(missing)})" if missing else ""
+
+
 def load_command(name: str) -> CommandModule:
-    """The module of a subcommand. Raises Unsupported where this image does not have its half."""
+    """The module of a subcommand.
+
+    Raises Unsupported where its half is not in this image, or a package that the half needs is missing.
+    """
     from importlib import import_module
 
     half, _ = SUBCOMMANDS[name]
     if missing := lacking(half):
         from driverforge_core.errors import Unsupported
 
+        evidence = [f"Python {sys.version.split()[0]} has no {', '.join(missing)}"]
+        if half in missing:
+            raise Unsupported(
+                f"driverctl {name} is not part of this image",
+                details=evidence,
+                resolution=f"run `driverctl {name}` from {HALVES[half][1]}",
+            )
         raise Unsupported(
-            f"driverctl {name} is not part of this image",
-            details=[f"Python {sys.version.split()[0]} has no {', '.join(missing)}"],
-            resolution=f"run `driverctl {name}` from {HALVES[half][1]}"
-            if half in missing
-            else "pip install '.[toolkit]' in a checkout of driverforge, with Python 3.11 or newer",
+            f"driverctl {name} lacks Python packages in this installation",
+            details=evidence,
+            resolution="pip install '.[toolkit]' in a checkout of driverforge, with Python 3.11 or newer",
         )
     module: CommandModule = import_module(f"{half}.commands.{name}")
     return module
@@ -116,11 +132,11 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
         help="one event a line, as key=value text or as JSON",
     )
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    elsewhere = {half: f" (not here: in {image})" for half, (_, image) in HALVES.items() if lacking(half)}
+    absences = {half: absence(half) for half in HALVES}
     for name, (half, summary) in SUBCOMMANDS.items():
         child = sub.add_parser(
             name,
-            help=summary + elsewhere.get(half, ""),
+            help=summary + absences[half],
             description=summary[0].upper() + summary[1:] + ".",
         )
         if name == wanted:

@@ -48,10 +48,19 @@ def test_an_installation_without_the_toolkits_packages_says_what_to_install() ->
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 78
     assert done.stderr == (
-        "error: driverctl runtime is not part of this image\n"
+        "error: driverctl runtime lacks Python packages in this installation\n"
         f"  | Python {sys.version.split()[0]} has no h2\n"
         "  next: pip install '.[toolkit]' in a checkout of driverforge, with Python 3.11 or newer\n"
     )
+
+
+def test_help_names_the_packages_that_the_toolkits_half_lacks() -> None:
+    hide = "import sys; sys.modules['h2'] = sys.modules['yaml'] = None; sys.argv = ['driverctl', '--help']"
+    script = f"{hide}; from driverctl.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    said = " ".join(done.stdout.split())
+    assert "or revert that (not here: Python has no h2, yaml)" in said
+    assert "toolkit's image" not in said
 
 
 @pytest.mark.parametrize(
