@@ -149,7 +149,9 @@ def _token(response: Response, where: str) -> str:
         token = answer.get("token") or answer.get("access_token")
     except (ValueError, AttributeError):
         token = None
-    if not isinstance(token, str) or not token or not (token.isascii() and token.isprintable()):
+    # no header may end in a blank
+    token = token.strip(" ") if isinstance(token, str) else ""
+    if not token or not (token.isascii() and token.isprintable()):
         raise Unavailable(
             f"the token service {where} answers without a token",
             resolution="check the registry's address; log in again",

@@ -258,6 +258,15 @@ def test_a_registry_that_still_digests_is_waited_for(transport: Transport) -> No
         commit.result()
 
 
+@pytest.mark.parametrize("transport", [HttpxTransport({}), RegistryTransport({})])
+def test_a_header_that_cannot_be_sent_is_not_shown(transport: Transport) -> None:
+    headers = {"Authorization": "Bearer secret "}
+    with talking(lambda _connection, _head: None) as server, pytest.raises(TemporaryFailure) as caught:
+        transport.send(Request(method="GET", url=f"http://{server.address}/v2/", headers=headers))
+    assert caught.value.brief.startswith(f"{server.address} was not asked: ")
+    assert "secret" not in caught.value.render()
+
+
 def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
     """Also one that others send us to. As many come together, and one more does not while they wait."""
     full = threading.Barrier(REQUESTS_PER_MIRROR, timeout=60)

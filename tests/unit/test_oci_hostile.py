@@ -180,6 +180,16 @@ def test_a_token_that_fits_into_no_header() -> None:
         client(registry).get_manifest(IMAGE)
 
 
+def test_a_token_that_ends_in_a_blank_works() -> None:
+    """No header may: the library that sends it would refuse, and quote it."""
+    registry = MemoryRegistry(auth="bearer", tokens={"token": "repository:driver:pull"})
+    image(registry, b"{}")
+    token = json.dumps({"token": " token "}).encode()
+    registry.trouble = lambda request: answer(200, token) if request.url.startswith(TOKEN_SERVICE) else None
+    client(registry).get_manifest(IMAGE)
+    assert registry.log[-1].headers["Authorization"] == "Bearer token"
+
+
 @pytest.mark.parametrize("sequence", ["\x1b]0;owned\x07", "\x1b[2J", "\x9b31m", "\r\x00\u202e"], ids=ascii)
 def test_a_registrys_words_are_no_commands_to_a_terminal(sequence: str) -> None:
     error = {"errors": [{"code": f"DENIED{sequence}", "message": sequence}]}

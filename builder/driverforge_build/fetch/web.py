@@ -312,6 +312,13 @@ class _Exchange:
 
     def _failure(self, error: httpx2.TransportError) -> Unavailable:
         host, details = host_of(self.request.url), [self.asked, f"{type(error).__name__}: {error}"]
+        # its text quotes the header that is not sent, and that may be the login
+        if isinstance(error, httpx2.LocalProtocolError):
+            return TemporaryFailure(
+                f"{host} was not asked: the request would not be HTTP",
+                details=[self.asked],
+                resolution="look for control characters in the login, or in what the token service gives",
+            )
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return Unavailable(
                 f"{host} shows a certificate that this machine does not trust",

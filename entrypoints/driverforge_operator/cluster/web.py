@@ -99,6 +99,13 @@ def _failures(request: Request, timeout: float) -> Iterator[None]:
                 details=asked,
                 resolution="check the spelling of the host, the cluster's DNS, HTTPS_PROXY and NO_PROXY",
             ) from error
+        # its text quotes the header that is not sent, and that may be the login
+        if isinstance(error, httpx2.LocalProtocolError):
+            raise TemporaryFailure(
+                f"{host} was not asked: the request would not be HTTP",
+                details=asked,
+                resolution="look for control characters in the login, or in what the token service gives",
+            ) from error
         why: object = str(error) or type(error).__name__
         if isinstance(error, httpx2.ReadTimeout):
             why = f"connected, but nothing came for {timeout:g} s (timed out)"
