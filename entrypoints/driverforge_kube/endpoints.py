@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
+from driverforge_core import log
 from driverforge_core.errors import Unavailable
 
 AT_ONCE = 8  # connections
@@ -83,7 +84,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that goes away is no event of ours."""
+        """Nothing: a client that goes away is no event of ours. Failures of pages do not come here."""
 
 
 def _end(connection: socket.socket) -> None:
@@ -99,10 +100,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         assert isinstance(self.server, _Server)
         pages = self.server.pages
-        page = pages.get(self.path.partition("?")[0])
-        well, text = page() if page else (False, f"there is {', '.join(sorted(pages))}")
-        body = (text if text.endswith("\n") else f"{text}\n").encode()
-        self.send_response(404 if page is None else 200 if well else 503)
+        path = self.path.partition("?")[0]
+        page = pages.get(path)
+        try:
+            well, text = page() if page else (False, f"there is {', '.join(sorted(pages))}")
+            body = (text if text.endswith("\n") else f"{text}\n").encode()
+            status = 404 if page is None else 200 if well else 503
+        except Exception as error:
+            log.error("a page failed", path=path, error=repr(error))
+            status, body = 500, b"the page failed; the log says why\n"
+        self.send_response(status)
         self.send_header("Content-Type", CONTENT)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

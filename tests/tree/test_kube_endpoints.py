@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
@@ -85,6 +86,20 @@ def test_a_page_says_whether_all_is_well() -> None:
         well[0] = True
         assert asked(port, "/healthz?verbose") == (200, "nobody watches nodes\n")
         assert asked(port, "/health") == (404, "there is /healthz, /metrics\n")
+
+
+@pytest.mark.parametrize("error", [KeyError("gauge"), FileNotFoundError("stat")])
+def test_a_page_that_fails_is_logged_and_answered(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    def failing() -> str:
+        raise error
+
+    with served(failing) as port:
+        with pytest.raises(urllib.error.HTTPError, match="500") as answered:
+            fetch(port)
+        assert answered.value.read() == b"the page failed; the log says why\n"
+        answered.value.close()
+    (record,) = caplog.records
+    assert vars(record)["fields"] == {"path": "/metrics", "error": repr(error)}
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
