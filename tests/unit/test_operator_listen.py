@@ -25,7 +25,7 @@ def test_all_addresses_are_listened_at_where_none_is_given() -> None:
     assert listens() == ("", 8080)
 
 
-@pytest.mark.parametrize("text", ["", "8080x", "localhost", "::"])
+@pytest.mark.parametrize("text", ["", "8080x", "localhost", "::", ":70000", ":８０８０"])
 def test_a_text_without_a_port_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"write \[ADDRESS\]:PORT"):
         listens("--listen", text)

@@ -17,7 +17,8 @@ from driverforge_operator.commands.options import namespace_option
 
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not port.isdecimal():
+    # digits of other scripts are decimal, too
+    if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise click.BadParameter(f"{text}: write [ADDRESS]:PORT")
     # an address of IPv6 has brackets here, and none in a socket
     return host.strip("[]"), int(port)
