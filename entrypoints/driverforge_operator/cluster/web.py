@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ class RegistryTransport:
     """One request, one answer: redirects and error statuses are answers too. Several threads may share one.
 
     Environment: proxies as `proxy_for` reads them, SSL_CERT_FILE as `tls_context`; raises its InputError.
-    Connections are kept for a while, and end with the transport.
+    Each request has a connection of its own, which ends with its answer's body.
     """
 
     def __init__(self, environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> None:
@@ -34,9 +33,6 @@ class RegistryTransport:
         self._tls = tls_context(environ.get("SSL_CERT_FILE", ""))
         self._lock = threading.Lock()
         self._wires: dict[str, httpx2.HTTPTransport] = {}
-        open_wires = ExitStack()
-        self._keep = open_wires.enter_context
-        weakref.finalize(self, open_wires.close)
 
     def send(self, request: Request) -> Response:
         # a redirect may say file:
@@ -57,14 +53,18 @@ class RegistryTransport:
                         extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)},
                     )
                 )
-        return Response(status=answer.status_code, headers=dict(answer.headers), body=_Body(answer, self))
+        return Response(status=answer.status_code, headers=dict(answer.headers), body=_Body(answer))
 
     def _wire_to(self, url: str) -> httpx2.HTTPTransport:
         proxy = proxy_for(url, self._environ)
         with self._lock:
             if proxy not in self._wires:
-                wire = httpx2.HTTPTransport(verify=self._tls, proxy=_proxy(proxy, self._tls))
-                self._wires[proxy] = self._keep(wire)
+                # a registry may close a kept connection at the moment it is used again
+                self._wires[proxy] = httpx2.HTTPTransport(
+                    verify=self._tls,
+                    proxy=_proxy(proxy, self._tls),
+                    limits=httpx2.Limits(max_keepalive_connections=0),
+                )
             return self._wires[proxy]
 
 
@@ -125,16 +125,13 @@ def _unresolved(error: BaseException | None) -> socket.gaierror | None:
 
 
 class _Body:
-    """An answer's content, as it was sent; what fails half-way is a failure of ours.
+    """An answer's content, as it was sent; what fails half-way is a failure of ours."""
 
-    It keeps the transport, and so its own connection.
-    """
-
-    def __init__(self, answer: httpx2.Response, transport: RegistryTransport) -> None:
+    def __init__(self, answer: httpx2.Response) -> None:
         assert isinstance(answer.stream, httpx2.SyncByteStream)
         self._pieces = iter(answer.stream)
         self._kept = b""
-        self._answer, self._transport = answer, transport
+        self._answer = answer
 
     def read(self, size: int, /) -> bytes:
         if not self._kept:
