@@ -11,10 +11,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from support import aptfetch
 from support.machines.emulation import Base, emulated
@@ -22,21 +23,34 @@ from support.machines.engine import Engine, debian_base, find_or_start
 from support.samples.aptrepo import SigningKey, signing_key
 from support.skipping import provided
 
-# modules that take longest; they begin first, so that no worker is left alone with one of them at the end
-LONGEST = (
-    "test_likes_rocky",
-    "test_build_image",
-    "test_build_driver_image",
-    "test_build_signed",
-    "test_build_real",
+# use the one place for journals that a machine has: side by side each of them waits for the others
+ONE_NODE = (
     "test_runtime_configurations",
     "test_runtime_published",
     "test_runtime_containerd",
-    "test_compile_cache",
-    "test_runtime_kills",
-    "test_mirror_copy",
-    "test_build_operator",
     "test_runtime_crio",
+    "test_runtime_distributions",
+    "test_runtime_dockerd",
+    "test_runtime_kills",
+    "test_runtime_switch",
+    "test_runtime_systemd",
+    "test_runtime_unservable",
+    "test_toolkit_run_real",
+    "test_bench_runtime",
+)
+# what takes longest begins first, so that no worker is left alone with it at the end
+LONGEST = (
+    *ONE_NODE,
+    "test_likes_rocky",
+    "test_build_image",
+    "test_build_signed",
+    "test_build_driver_image",
+    "test_build_real",
+    "test_compile_cache",
+    "test_build_runfile",
+    "test_mirror_copy",
+    "test_bench_images",
+    "test_build_operator",
     "test_build_toolkit",
     "test_conftest_answers",
 )
@@ -45,6 +59,19 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+class ByNode(LoadFileScheduling):
+    """A module's tests stay with one worker, and so do all modules that use the machine's one node."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "one node" if PurePath(file).stem in ONE_NODE else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    return ByNode(config, log)
 
 
 @pytest.fixture(scope="session")

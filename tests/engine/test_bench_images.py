@@ -29,6 +29,7 @@ def test_the_smallest_compilation_is_measured(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.full(reason="builds images for two minutes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="an engine needs root")
 def test_the_smallest_images_are_measured(engine: Engine, tmp_path: Path) -> None:
     """Both in one folder: what the first built, the second has."""

@@ -177,6 +177,7 @@ def push_ours(made: Site, reference: str) -> None:
     made.bench.forget(made.image)
 
 
+@pytest.mark.full(reason="builds two more images")
 def test_images_of_ours_are_bases_too_and_one_that_moved_is_seen(
     nvidias: Site, jit: str, precompiled: str, kernels: tuple[str, str], registry: str
 ) -> None:

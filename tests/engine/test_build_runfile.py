@@ -141,6 +141,7 @@ def test_userspace_sources_and_firmware_come_out_of_the_archive(
     made.forget(reference)
 
 
+@pytest.mark.full(reason="builds one more image")
 def test_the_fabric_manager_comes_from_nvidias_own_repository(
     engine: Engine,
     bookworm: str,

@@ -150,6 +150,7 @@ def test_answers_of_two_small_modules_are_the_plain_builds(tmp_path: Path) -> No
     compare(sources(*DRIVERS[1]), one_kernel("cloud-amd64"), tmp_path, "nvidia-modeset nvidia-peermem")
 
 
+@pytest.mark.full(reason="asks the compiler about another kernel")
 @pytest.mark.parametrize(
     "driver",
     [

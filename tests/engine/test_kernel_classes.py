@@ -57,6 +57,7 @@ def test_a_rebuild_is_of_the_same_class(tmp_path: Path) -> None:
     assert different(digests(again, ""), digests(debs, "")) == {"files", "config", "symvers"}
 
 
+@pytest.mark.full(reason="unpacks two more kernels")
 def test_flavours_of_one_source_are_not() -> None:
     cloud, usual = newest("cloud-amd64"), newest("amd64")
     assert kernels.abi(cloud.release) == kernels.abi(usual.release)
