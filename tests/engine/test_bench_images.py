@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from support.benchrun import smallest
-from support.machines.engine import Engine
 from support.process import missing
 
 pytestmark = [
@@ -31,13 +30,13 @@ def test_the_smallest_compilation_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.full(reason="builds images for two minutes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="an engine needs root")
-def test_the_smallest_images_are_measured(engine: Engine, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("engine")  # which the benchmarks join
+def test_the_smallest_images_are_measured(tmp_path: Path) -> None:
     """Both in one folder: what the first built, the second has."""
-    environment = engine.environment()
-    layers = smallest("layer", tmp_path, **environment)
+    layers = smallest("layer", tmp_path)
     assert [measure["what"] for measure in layers["measures"]] == [
         "one more kernel, compressed",
         "one more kernel, uncompressed",
     ]
-    built = smallest("build", tmp_path, **environment)
+    built = smallest("build", tmp_path)
     assert [measure["what"] for measure in built["measures"]] == ["against make", "against dkms"] * 2
