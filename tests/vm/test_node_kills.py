@@ -140,7 +140,7 @@ def node(kernel: Kernel, image: Image, tmp_path: Path, request: pytest.FixtureRe
 @pytest.mark.parametrize(
     ("node", "kills"),
     [
-        ("stand-in", 2),
+        pytest.param("stand-in", 4, marks=pytest.mark.full(reason="pods in a guest: four minutes")),
         pytest.param("stand-in", 50, marks=pytest.mark.full(reason="20 minutes")),
         pytest.param("gcc", 6, marks=pytest.mark.full(reason="a compiler without KVM: half an hour")),
     ],

@@ -283,7 +283,7 @@ ALL_STEPS = pytest.mark.full(reason="a start of Python in the guest for each of 
 @pytest.mark.parametrize(
     ("first", "stride", "among"),
     [
-        pytest.param(3, 5, ("load the module nvidia_uvm",), id="some"),
+        pytest.param(3, 5, ("load the module nvidia_modeset", "probe: Ready"), id="some"),
         pytest.param(
             1,
             1,
