@@ -107,13 +107,14 @@ def test_a_proxy_that_cannot_be_used_is_the_reason(proxy: str) -> None:
 
 
 @pytest.mark.skipif(bool(missing("openssl")), reason="openssl is not installed")
-def test_a_proxy_with_tls_is_trusted_by_the_same_authorities(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_a_proxy_with_tls_is_trusted_by_the_same_authorities(scheme: str, tmp_path: Path) -> None:
     authority = self_signed(tmp_path / "proxy")
     request = Request(method="GET", url="http://registry.invalid/v2/")
     with talking(
         lambda connection, _: connection.sendall(answer(b"by proxy")), certificate=authority
     ) as proxy:
-        environ = {"HTTP_PROXY": f"https://{proxy.address}"}
+        environ = {"HTTP_PROXY": f"{scheme}://{proxy.address}"}
         transport = RegistryTransport({**environ, "SSL_CERT_FILE": str(authority)})
         assert transport.send(request).read(100) == b"by proxy"
         with pytest.raises(TemporaryFailure, match="CERTIFICATE_VERIFY_FAILED"):

@@ -147,6 +147,17 @@ def test_an_answer_that_drips_through_tls_is_left(tmp_path: Path, monkeypatch: p
         fetcher.document(f"https://{server.address}/InRelease")
 
 
+@pytest.mark.skipif(bool(missing("openssl")), reason="not installed: openssl")
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_a_proxy_with_tls_is_trusted_by_the_same_authorities(scheme: str, tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path / "tls")
+    with talking(
+        lambda connection, _: connection.sendall(answer(b"by proxy")), certificate=certificate
+    ) as proxy:
+        environ = {"HTTP_PROXY": f"{scheme}://{proxy.address}", "SSL_CERT_FILE": str(certificate)}
+        assert HttpxTransport(environ).send(get("http://mirror.invalid/")).read(100) == b"by proxy"
+
+
 def test_a_slow_answer_that_goes_on_coming_is_waited_for(tmp_path: Path) -> None:
     """What has come earns the time for the rest."""
 

@@ -146,9 +146,8 @@ class HttpxTransport:
             return self._wire
         key = proxy, certificate = proxy_for(url, self._environ), self._certificates.get(host_of(url))
         if key not in self._wires:
-            tls = self._tls if proxy.startswith("https:") else None
             ours = self._tls if certificate is None else _identified(certificate, self._environ)
-            wire = httpx2.HTTPTransport(verify=ours, proxy=_proxy(proxy, tls) if proxy else None)
+            wire = httpx2.HTTPTransport(verify=ours, proxy=_proxy(proxy, self._tls) if proxy else None)
             # httpx2 hands no network to its pool, which would take one
             wire._pool._network_backend = _PacedNetwork()  # noqa: SLF001
             self._wires[key] = wire
@@ -170,11 +169,11 @@ def _identified(certificate: ClientCertificate, environ: Mapping[str, str]) -> s
     return tls
 
 
-def _proxy(address: str, tls: ssl.SSLContext | None) -> httpx2.Proxy:
+def _proxy(address: str, tls: ssl.SSLContext) -> httpx2.Proxy:
     """Raises InputError for an address that cannot be asked."""
     try:
         if is_web_address(address):
-            return httpx2.Proxy(address, ssl_context=tls)
+            return httpx2.Proxy(address, ssl_context=tls if urlsplit(address).scheme == "https" else None)
     # a host name that cannot be encoded, a control character
     except httpx2.InvalidURL:
         pass

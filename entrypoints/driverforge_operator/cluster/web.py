@@ -74,7 +74,7 @@ def _proxy(address: str, tls: ssl.SSLContext) -> httpx2.Proxy | None:
         return None
     try:
         if is_web_address(address):
-            return httpx2.Proxy(address, ssl_context=tls if address.startswith("https:") else None)
+            return httpx2.Proxy(address, ssl_context=tls if urlsplit(address).scheme == "https" else None)
     # a control character
     except httpx2.InvalidURL:
         pass
