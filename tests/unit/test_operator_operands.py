@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
@@ -239,6 +240,20 @@ def test_pods_start_anew_where_their_configmap_holds_something_else() -> None:
         "nvidia-device-plugin-daemonset",
         "nvidia-device-plugin-mps-control-daemon",
     }
+
+
+def test_validators_get_a_default_workload_that_they_know() -> None:
+    state = policy_state("sandbox-passthrough")
+    wrong = {"enabled": True, "defaultWorkload": "vm-pass"}
+    policies = {
+        name: msgspec.structs.replace(one, spec={**one.spec, "sandboxWorkloads": wrong})
+        for name, one in state.policies.items()
+    }
+    found = json.dumps(
+        [one.document for one in plan(replace(state, policies=policies), THEIRS) if isinstance(one, Apply)]
+    )
+    assert '{"name": "DEFAULT_GPU_WORKLOAD_CONFIG", "value": "container"}' in found
+    assert "vm-pass" not in found.replace("vm-passthrough", "")
 
 
 @pytest.mark.parametrize("case", POLICY_CASES)

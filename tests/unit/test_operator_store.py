@@ -339,3 +339,24 @@ def test_a_workload_that_is_none_is_logged_once_for_each_value(caplog: pytest.Lo
     store.remove(NODE, "a")
     gpu.clear()
     assert warned(8, "vm-pass") == []
+
+
+def test_a_default_workload_that_is_none_is_logged_once_for_each_value(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store("gpu-operator")
+
+    def warned(number: int, value: str, *, sandbox: bool = True) -> list[str]:
+        caplog.clear()
+        spec = {"sandboxWorkloads": {"enabled": sandbox, "defaultWorkload": value}}
+        store.put(CLUSTER_POLICY, policy(spec, number))
+        store.actions()
+        return [one.getMessage() for one in caplog.records]
+
+    words = "has no effect, write one of container, vm-passthrough, vm-vgpu"
+    said = "ClusterPolicy: sandboxWorkloads.defaultWorkload"
+    assert warned(1, "vm-pass", sandbox=False) == []
+    assert warned(2, "vm-pass") == [f"{said}=vm-pass {words}"]
+    assert warned(3, "vm-pass") == []
+    assert warned(4, "kata") == [f"{said}=kata {words}"]
+    assert warned(5, "vm-vgpu") == []

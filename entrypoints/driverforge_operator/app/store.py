@@ -29,7 +29,7 @@ from driverforge_operator.plan.actions import (
 )
 from driverforge_operator.plan.admission import reads_namespace
 from driverforge_operator.plan.intent import Intent, read_intent
-from driverforge_operator.plan.labels import label, unknown_workload
+from driverforge_operator.plan.labels import label, unknown_default, unknown_workload
 from driverforge_operator.plan.placement import Placement, place
 from driverforge_operator.plan.pools import questions
 from driverforge_operator.plan.rejected import shortened
@@ -107,7 +107,7 @@ class Store:
         self._dirty_nodes: set[str] = set()
         self._dirty_cluster = True
         self._settled = Settled()
-        self._told_workloads: dict[str, str] = {}  # by node: values that are no workload
+        self._told_workloads: dict[str, str] = {}  # by node, '' for the policy: values that are no workload
         self._shelves: dict[Kind[Any], _Shelf] = {
             NODE: _Shelf(put=self._put_node, remove=self._remove_node, names=self._nodes.keys),
             # its labels are all that counts, and we end with it
@@ -168,7 +168,10 @@ class Store:
             for name in sorted(self._dirty_nodes)
         ]
         for name in sorted(self._dirty_nodes):
-            self._tell_workload(self._nodes[name])
+            unknown = unknown_workload(self._nodes[name], self._placements[name], self._intent)
+            self._tell_workload(name, f"node {name}: {nodekeys.WORKLOAD}", unknown)
+        unknown = unknown_default(self._intent)
+        self._tell_workload("", "ClusterPolicy: sandboxWorkloads.defaultWorkload", unknown)
         self._dirty_nodes.clear()
         found: list[Action] = [one for one in patches if one]
         if self._dirty_cluster:
@@ -179,15 +182,14 @@ class Store:
             found += [one for one in planned if not self._settled.covers(one, self._objects)]
         return found
 
-    def _tell_workload(self, node: Node) -> None:
+    def _tell_workload(self, whose: str, place: str, found: str) -> None:
         """Log once what somebody wrote in vain."""
-        found = unknown_workload(node, self._placements[node.name], self._intent)
-        if found == self._told_workloads.get(node.name, ""):
+        if found == self._told_workloads.get(whose, ""):
             return
-        self._told_workloads[node.name] = found
+        self._told_workloads[whose] = found
         if found:
-            said, known = f"{nodekeys.WORKLOAD}={found}", ", ".join(nodekeys.WORKLOADS)
-            LOGGER.warning("node %s: %s has no effect, write one of %s", node.name, said, known)
+            known = ", ".join(nodekeys.WORKLOADS)
+            LOGGER.warning("%s=%s has no effect, write one of %s", place, found, known)
 
     def _read_namespace(self, item: NamedDocument) -> None:
         self._know_namespace(item.metadata.labels)

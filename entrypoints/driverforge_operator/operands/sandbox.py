@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import SandboxWorkloads, VfioManager, VgpuManager
 from driverforge_operator.operands.manifest import (
     Manifest,
@@ -41,8 +42,15 @@ def vgpu_device_manager(objects: list[Manifest], setting: Setting) -> None:
         volume(workload, "vgpu-config")["configMap"]["name"] = config.name
 
 
+def default_workload(sandbox: SandboxWorkloads) -> str:
+    """What nodes are for that do not say it: containers where the ClusterPolicy names no workload, too."""
+    wish = sandbox.default_workload
+    return wish if wish in nodekeys.WORKLOADS else "container"
+
+
 def sandbox_validator(objects: list[Manifest], setting: Setting) -> None:
-    wish = (setting.spec.sandbox_workloads or SandboxWorkloads()).default_workload
+    # validators refuse any other word
+    wish = default_workload(setting.spec.sandbox_workloads or SandboxWorkloads())
     for one in containers(daemonset(objects)):
         if has_env(one, "DEFAULT_GPU_WORKLOAD_CONFIG"):
             set_env(one, {"DEFAULT_GPU_WORKLOAD_CONFIG": wish})

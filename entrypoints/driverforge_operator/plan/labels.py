@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driverforge_core import nodekeys
-from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
+from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec, SandboxWorkloads
+from driverforge_operator.operands.sandbox import default_workload
 from driverforge_operator.operands.setting import CRIO, DOCKER
 from driverforge_operator.operands.table import OPERANDS, OTHER_SWITCHES, Operand, Workload
 from driverforge_operator.plan.actions import PatchNode
@@ -103,18 +104,29 @@ def _wanted(node: Node, placement: Placement, intent: Intent, operands: Sequence
 
 def unknown_workload(node: Node, placement: Placement, intent: Intent) -> str:
     """What somebody wrote as the workload of a node with GPUs, and is none; '' where all is well."""
-    sandbox = intent.policy.spec.sandbox_workloads if intent.policy and intent.policy.spec else None
     wish = node.labels.get(nodekeys.WORKLOAD, "")
-    counts = placement.gpu and sandbox is not None and sandbox.enabled
+    counts = placement.gpu and _sandbox(intent.policy.spec if intent.policy else None)
     return wish if counts and wish not in nodekeys.WORKLOADS else ""
 
 
-def _workload(node: Node, spec: ClusterPolicySpec | None) -> Workload:
+def unknown_default(intent: Intent) -> str:
+    """The same of the ClusterPolicy's sandboxWorkloads.defaultWorkload."""
+    sandbox = _sandbox(intent.policy.spec if intent.policy else None)
+    wish = sandbox.default_workload if sandbox else ""
+    return wish if wish not in nodekeys.WORKLOADS else ""
+
+
+def _sandbox(spec: ClusterPolicySpec | None) -> SandboxWorkloads | None:
     sandbox = spec.sandbox_workloads if spec else None
-    if sandbox is None or not sandbox.enabled:
+    return sandbox if sandbox and sandbox.enabled else None
+
+
+def _workload(node: Node, spec: ClusterPolicySpec | None) -> Workload:
+    sandbox = _sandbox(spec)
+    if sandbox is None:
         return Workload.CONTAINER
     wish = node.labels.get(nodekeys.WORKLOAD, "")
-    match wish if wish in nodekeys.WORKLOADS else sandbox.default_workload:
+    match wish if wish in nodekeys.WORKLOADS else default_workload(sandbox):
         case nodekeys.VM_PASSTHROUGH:
             return Workload(sandbox.mode)
         case nodekeys.VM_VGPU:
