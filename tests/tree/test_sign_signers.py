@@ -187,6 +187,21 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
     return mock
 
 
+def test_a_tool_that_says_nothing_is_told_with_what_it_was_to_do(
+    key: SigningKey, module: ToSign, scripts: MockPath
+) -> None:
+    scripts.add("openssl", "cat >/dev/null")
+    with pytest.raises(CommandFailed, match="openssl of --sign-key printed nothing") as silent:
+        key_signer(str(key.key))(module)
+    assert silent.value.details == (f"it was to sign {module.module.name}",)
+    assert "run it yourself: openssl pkeyutl -sign" in silent.value.resolution
+    scripts.add("pkcs11-tool", "exit 3")
+    library = scripts.folder / "openssl"
+    with pytest.raises(CommandFailed, match="pkcs11-tool of --sign-key exited 3") as failed:
+        key_signer(f"pkcs11:token=site;object=modules?module-path={library}")
+    assert failed.value.details == ("it was to list its keys",)
+
+
 def test_programs_as_people_write_them(
     key: SigningKey, module: ToSign, scripts: MockPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,8 @@ def _by_file(file: str, what: ToSign) -> bytes:
     locked = NotPermitted(wrong, resolution=f"set {PIN} to it in the environment")
     known = dict.fromkeys(("bad decrypt", "wrong password", "empty password"), locked)
     words += ["-pkeyopt", f"digest:{what.algorithm}"]
-    return _answer(words, what.digest, known, "give an RSA private key in PEM or DER")
+    advice = f"give an RSA private key in PEM or DER, or run it yourself: {shlex.join(words)}"
+    return _answer(words, what.digest, known, f"sign {what.module.name}", advice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ def _key_id(tool: Sequence[str], asked: _Key) -> str:
     """
     if not asked.label:
         return asked.id
-    listed = _ask_token([*tool, "--list-objects", "--type", "privkey"], b"")
+    listed = _ask_token([*tool, "--list-objects", "--type", "privkey"], b"", "list its keys")
     keys = [
         _Key(label=_attribute(text, "label"), id=_attribute(text, "ID"))
         for text in listed.decode(errors="replace").split("Private Key Object")[1:]
@@ -127,15 +128,15 @@ def _attribute(text: str, name: str) -> str:
 def _by_token(words: Sequence[str], what: ToSign) -> bytes:
     # RSA-PKCS does the padding; what is padded is ours to write
     given = digest_info(what.algorithm, what.digest)
-    return _ask_token([*words, "--sign", "--mechanism", "RSA-PKCS"], given)
+    return _ask_token([*words, "--sign", "--mechanism", "RSA-PKCS"], given, f"sign {what.module.name}")
 
 
-def _ask_token(words: Sequence[str], given: bytes) -> bytes:
+def _ask_token(words: Sequence[str], given: bytes, purpose: str) -> bytes:
     login = ["--login", "--pin", f"env:{PIN}"] if os.environ.get(PIN) else []
     advice = f"run it yourself: {shlex.join(words)}"
     if not login:
         advice += f"; keys are mostly shown to whoever has logged in: set {PIN} in the environment"
-    return _answer([*words, *login], given, _token_errors(words), advice)
+    return _answer([*words, *login], given, _token_errors(words), purpose, advice)
 
 
 def _token_errors(words: Sequence[str]) -> Mapping[str, DriverforgeError]:
@@ -163,8 +164,10 @@ def _no_such_key(words: Sequence[str], details: Sequence[str]) -> InputError:
     )
 
 
-def _answer(words: Sequence[str], given: bytes, known: Mapping[str, DriverforgeError], advice: str) -> bytes:
-    """What a program prints that is given something to read.
+def _answer(
+    words: Sequence[str], given: bytes, known: Mapping[str, DriverforgeError], purpose: str, advice: str
+) -> bytes:
+    """What a program prints that is to do something with what it is given to read.
 
     Raises the error that is `known` for a word of its complaint, else CommandFailed with `advice`.
     """
@@ -172,4 +175,4 @@ def _answer(words: Sequence[str], given: bytes, known: Mapping[str, DriverforgeE
     said = program.converse(given)
     if said.status == 0 and (said.output or not given):
         return said.output
-    raise next((error for word, error in known.items() if word in said.errors), program.failed(said, "sign"))
+    raise next((error for word, error in known.items() if word in said.errors), program.failed(said, purpose))

@@ -71,7 +71,7 @@ class UserProgram:
     def failed(self, said: Said, purpose: str) -> DriverforgeError:
         kind = TemporaryFailure if said.status == os.EX_TEMPFAIL else CommandFailed
         return kind(
-            f"{self.name} exited {said.status}",
+            f"{self.name} exited {said.status}" if said.status else f"{self.name} printed nothing",
             details=[f"it was to {purpose}", *last_words(said)],
             resolution=self.resolution,
         )
