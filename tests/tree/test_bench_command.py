@@ -72,6 +72,13 @@ def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -
     assert "there are plan, probe, runtime, mirror, layer, operator, init, compile, build" in found.stderr
 
 
+@pytest.mark.parametrize("words", [("--runs", "3"), ("--sizes", "32,64")])
+def test_the_smallest_form_is_refused_with_a_size(words: tuple[str, str], tmp_path: Path) -> None:
+    found = bench(tmp_path, "--smallest", *words)
+    assert found.returncode == 2
+    assert "leave --runs and --sizes out" in found.stderr
+
+
 @pytest.mark.skipif(bool(missing("docker-registry", "curl", "setpriv")), reason="needs a registry and curl")
 def test_the_smallest_mirror_is_measured(tmp_path: Path) -> None:
     found = [measure["what"] for measure in smallest("mirror", tmp_path)["measures"]]

@@ -62,11 +62,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument(
         "--sizes",
-        default="100,100000",
+        default="",
         metavar="FEW,MANY",
         help="numbers of cells that `plan` compares (100,100000)",
     )
     args = parser.parse_args()
+    if args.smallest and (args.runs or args.sizes):
+        parser.error("--smallest has runs and sizes of its own: leave --runs and --sizes out")
     if unknown := [name for name in args.names if name not in BENCHMARKS]:
         print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         sys.exit(os.EX_USAGE)
@@ -92,7 +94,8 @@ def measure(name: str, workshop: Workshop) -> Outcome:
 
 def main() -> int:
     args = arguments()
-    few, many = (int(word) for word in ("32,64" if args.smallest else args.sizes).split(","))
+    sizes = args.sizes or ("32,64" if args.smallest else "100,100000")
+    few, many = (int(word) for word in sizes.split(","))
     report = Report(console=Console(stderr=True, highlight=False, soft_wrap=True))
     outcomes = []
     with ExitStack() as stack:
