@@ -10,7 +10,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.auth import Login
 from driverforge_oci.http import UrllibTransport, http_transport
 from driverforge_oci.transport import Request, Transport
+from driverforge_operator.cluster.web import RegistryTransport
 from support.fakes import tunnel
 
 
@@ -34,13 +34,9 @@ class Makes(Protocol):
     def __call__(self, environ: Mapping[str, str], *, timeout: float = 30) -> Transport: ...
 
 
-@pytest.fixture(params=["urllib", "httpx2"])
+@pytest.fixture(params=[UrllibTransport, RegistryTransport], ids=["urllib", "httpx2"])
 def transport(request: pytest.FixtureRequest) -> Makes:
-    if request.param == "urllib":
-        return UrllibTransport
-    # Python 3.10 has the driver half's packages alone
-    web = pytest.importorskip("driverforge_operator.cluster.web", exc_type=ImportError)
-    found: Makes = web.RegistryTransport
+    found: Makes = request.param
     return found
 
 
@@ -243,9 +239,6 @@ def test_a_proxy_with_a_login_makes_a_tunnel(transport: Makes, secured: tuple[Se
     assert [login for _, login, _ in server.seen] == ["", ""]
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="this Python leaves the socket of a refused tunnel to the collector"
-)
 def test_a_proxy_that_refuses_is_told_without_the_login(transport: Makes) -> None:
     with tunnel.serve(Login(user="site", password="p@ss")) as proxy:
         web = transport({"HTTPS_PROXY": f"http://site:wrong@{proxy.address}"})
