@@ -15,7 +15,24 @@ for name in python3 python3.13 python3.12 python3.11; do
 done
 [ -n "$python" ] || exit 69
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
-"$python" -m pip install -q --target packages "lightkube==$version" || exit 69
+cat >constraints.txt <<'PINS'
+anyio==4.16.0
+h11==0.16.0
+h2==4.4.1
+hpack==4.2.0
+httpcore2==2.16.2
+httpx2==2.16.2
+hyperframe==6.1.0
+idna==3.20
+lightkube-models==1.37.0.8
+msgspec==0.22.0
+pyyaml==6.0.4
+truststore==0.10.5
+typing_extensions==4.16.0
+wsproto==1.3.2
+PINS
+"$python" -m pip install -q --target packages -c constraints.txt "lightkube==$version" || exit 69
+PYTHONPATH=packages "$python" -c 'import lightkube' || exit 69
 cat >watch.py <<'PYTHON'
 import json, sys, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer

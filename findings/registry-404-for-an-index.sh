@@ -7,7 +7,7 @@ set -eu
 version=2.8.2+ds1-1
 work=$(mktemp -d)
 server=
-trap '[ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || :; rm -rf "$work"' EXIT
 cd "$work"
 apt-get -qq -o APT::Sandbox::User=root download "docker-registry=$version" || exit 69
 dpkg-deb -x docker-registry_*.deb program
@@ -38,6 +38,8 @@ for _ in range(200):
         break
     except URLError:
         time.sleep(0.1)
+else:
+    sys.exit(69)
 
 
 def described(kind, data):
@@ -68,7 +70,7 @@ version: 0.1
 storage: {filesystem: {rootdirectory: $work/storage}}
 http: {addr: "127.0.0.1:$port"}
 CONFIG
-program/usr/bin/docker-registry --version
+program/usr/bin/docker-registry --version || exit 69
 program/usr/bin/docker-registry serve config.yml >log 2>&1 &
 server=$!
 no_proxy='*' python3 ask.py "$port"
