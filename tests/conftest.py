@@ -16,9 +16,9 @@ import pytest
 from hypothesis import settings
 
 from driverforge_core.errors import DriverforgeError
+from support.gobuild import FULL
 from support.oldpython import ONLY_NEWER, needs_newer_python
 
-FULL = "DRIVERFORGE_FULL"
 _ignored: list[str] = []
 
 

@@ -11,16 +11,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 from support import aptfetch
 from support.machines.emulation import Base, emulated
 from support.machines.engine import Engine, debian_base, find_or_start
 from support.samples.aptrepo import SigningKey, signing_key
+from support.scheduling import Grouped
 from support.skipping import provided
 
 # use the one place for journals that a machine has: side by side each of them waits for the others
@@ -61,17 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
-class ByNode(LoadFileScheduling):
-    """A module's tests stay with one worker, and so do all modules that use the machine's one node."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return "one node" if PurePath(file).stem in ONE_NODE else file
-
-
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    return ByNode(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
+    return Grouped(config, log, lambda module, _: "one node" if module in ONE_NODE else None)
 
 
 @pytest.fixture(scope="session")

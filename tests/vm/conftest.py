@@ -5,16 +5,15 @@ Kernels are chosen by rule: the newest of a series that drivers compile for.
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 from support.machines import kernels, kmods, qemu
 from support.machines.guest import Machine
 from support.machines.kernels import Image, Kernel
 from support.process import require
+from support.scheduling import Grouped
 from support.skipping import provided
 
 # its tests have a guest each and share nothing; together they would be most of the tier with one worker
@@ -25,17 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in APART)
 
 
-class Guests(LoadFileScheduling):
-    """A module's tests stay with one worker, but for those of APART."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return nodeid if PurePath(file).stem in APART else file
-
-
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    return Guests(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
+    return Grouped(config, log, lambda module, test: test if module in APART else None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ TOP = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(TOP / "tests"))
 
 from driverforge_core.errors import DriverforgeError  # noqa: E402
-from support import cache, process, tools  # noqa: E402
+from support import cache, gobuild, process, tools  # noqa: E402
 from support.machines import accelerator  # noqa: E402
 from support.oldpython import ONLY_NEWER  # noqa: E402
 from support.tiertable import Row, table  # noqa: E402
@@ -68,7 +68,7 @@ def main() -> int:
     os.chdir(TOP)
     REPORTS.mkdir(parents=True, exist_ok=True)
     if args.full:
-        os.environ["DRIVERFORGE_FULL"] = "1"
+        os.environ[gobuild.FULL] = "1"
     chosen = [tier for tier in TIERS if tier in args.tiers] or list(TIERS)
     _provide(chosen)
     rows: list[Row] = []
