@@ -20,27 +20,10 @@ from support import aptfetch
 from support.machines.emulation import Base, emulated
 from support.machines.engine import Engine, debian_base, find_or_start
 from support.samples.aptrepo import SigningKey, signing_key
-from support.scheduling import Grouped
 from support.skipping import provided
 
-# use the one place for journals that a machine has: side by side each of them waits for the others
-ONE_NODE = (
-    "test_runtime_configurations",
-    "test_runtime_published",
-    "test_runtime_containerd",
-    "test_runtime_crio",
-    "test_runtime_distributions",
-    "test_runtime_dockerd",
-    "test_runtime_kills",
-    "test_runtime_switch",
-    "test_runtime_systemd",
-    "test_runtime_unservable",
-    "test_toolkit_run_real",
-    "test_bench_runtime",
-)
 # what takes longest begins first, so that no worker is left alone with it at the end
 LONGEST = (
-    *ONE_NODE,
     "test_likes_rocky",
     "test_build_image",
     "test_build_signed",
@@ -59,11 +42,6 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
-    return Grouped(config, log, lambda module, _: "one node" if module in ONE_NODE else None)
 
 
 @pytest.fixture(scope="session")

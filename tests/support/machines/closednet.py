@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import socket
@@ -11,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from driverforge_core.errors import Unavailable
+from support.machines import namespaces
+from support.machines.namespaces import CLONE_NEWNET
 
-_CLONE_NEWNET = 0x40000000  # sched.h
 _SIOCSIFFLAGS = 0x8914  # sockios.h
 _UP = 0x1 | 0x40  # net/if.h: IFF_UP, IFF_RUNNING
-_HERE = "/proc/thread-self/ns/net"
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +27,24 @@ class ClosedNetwork:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """This thread is in it, with the programs and threads that it starts."""
-        _enter(self.within)
+        namespaces.enter(self.within, CLONE_NEWNET)
         try:
             yield
         finally:
-            _enter(self.outside)
+            namespaces.enter(self.outside, CLONE_NEWNET)
 
 
 @contextmanager
 def closed_network() -> Iterator[ClosedNetwork]:
     """A new one, not entered yet. Raises Unavailable without root's rights."""
-    outside = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
+    outside = namespaces.current(CLONE_NEWNET)
     try:
-        if _LIBC.unshare(_CLONE_NEWNET):
-            raise Unavailable(f"no network namespace: {os.strerror(ctypes.get_errno())}")
+        namespaces.make(CLONE_NEWNET)
         try:
-            within = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
+            within = namespaces.current(CLONE_NEWNET)
             _bring_up_loopback()
         finally:
-            _enter(outside)
+            namespaces.enter(outside, CLONE_NEWNET)
         try:
             yield ClosedNetwork(outside=outside, within=within)
         finally:
@@ -60,8 +56,3 @@ def closed_network() -> Iterator[ClosedNetwork]:
 def _bring_up_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _UP))
-
-
-def _enter(namespace: int) -> None:
-    if _LIBC.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns of a network namespace")

@@ -30,10 +30,9 @@ from driverforge_host.adapters.sockets import UnixSockets
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.find import cri, selection, sockethttp
 from driverforge_toolkit.runtime.model import RuntimeKind
-from driverforge_toolkit.runtime.transaction import refused
-from support import cache
 from support.fakes import standincrio
 from support.machines import containerd, engine
+from support.machines.namespaces import own_mounts
 from support.process import require, run, running, until
 
 NAMES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
@@ -306,19 +305,33 @@ def open_node(kind: RuntimeKind, suite: str, *, folder: str = "etc") -> Abstract
 def _opened(kind: RuntimeKind, prefix: Path, folder: str, *, version: str = "") -> Iterator[RuntimeNode]:
     home = Path(tempfile.mkdtemp(prefix="df-rt-", dir="/tmp"))
     node = RuntimeNode(home=home, kind=kind, prefix=prefix, folder=folder, version=version)
-    # driverctl takes one at a time, and settles what a killed one left
-    with cache.locked(cache.root() / "runtime-node.lock"):
-        made = not node.usual.exists()
-        try:
-            node.prepare()
-            yield node
-        finally:
-            node.stop()
-            node.journal.unlink(missing_ok=True)
-            Path(refused.FOLDER, node.journal.name).unlink(missing_ok=True)
-            remove(home)
-            if made and node.usual.exists():
-                node.usual.rmdir()
+    try:
+        with own_mounts():
+            _shadow(home / "machine")
+            try:
+                node.prepare()
+                yield node
+            finally:
+                node.stop()
+    finally:
+        remove(home)
+
+
+def _shadow(folder: Path) -> None:
+    """Give this thread's mounts what a machine has once, so that nodes can be beside one another.
+
+    That is driverctl's journal, the folders in /etc that a daemon looks into by itself, and in /run
+    containerd's sockets for NRI and shims.
+    """
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "driverforge-node", folder)
+    for name in ("upper", "work"):
+        (folder / name).mkdir()
+    layers = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
+    run("mount", "-t", "overlay", "-o", layers, "driverforge-node", "/etc")
+    for place in ("/run", "/var/lib/driverforge"):
+        Path(place).mkdir(exist_ok=True)
+        run("mount", "-t", "tmpfs", "driverforge-node", place)
 
 
 def remove(folder: Path) -> None:
