@@ -10,8 +10,6 @@ import pytest
 from driverctl import cli
 from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_host.adapters.real import real_host
-from driverforge_host.adapters.sockets import UnixSockets
-from driverforge_toolkit.runtime.find import cri
 from support.machines.runtimenode import NAMES, RuntimeNode, open_node
 from support.process import missing, run, until
 from support.skipping import provided
@@ -38,15 +36,7 @@ def node() -> Iterator[RuntimeNode]:
 def lose_handlers(node: RuntimeNode) -> None:
     """Somebody restarts containerd with our handler as the default, and without the handler."""
     run(node.home / "restart")
-    until(lambda: cannot_serve(node), "containerd without its CRI plugin", timeout=60, log=node.log)
-
-
-def cannot_serve(node: RuntimeNode) -> bool:
-    try:
-        cri.status(UnixSockets(), node.socket)
-    except Unavailable as error:
-        return "its CRI plugin is not loaded" in error.brief
-    return False
+    until(node.cannot_serve, "containerd without its CRI plugin", timeout=60, log=node.log)
 
 
 @pytest.mark.parametrize("changed", [True, False])

@@ -17,6 +17,7 @@ from driverforge_toolkit.doctor.evidence import (
     RestoreEvidence,
     RestoreState,
     RuntimeEvidence,
+    TemplateEvidence,
     ToolkitEvidence,
 )
 from driverforge_toolkit.doctor.rules import RULES, examine, looked_at
@@ -127,6 +128,16 @@ def spec(
     )
 
 
+def template(text: str, *, root: str | None = None) -> TemplateEvidence:
+    return TemplateEvidence(
+        path="/var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl",
+        text=text,
+        distribution="rke2",
+        unit="rke2-server.service",
+        root=root,
+    )
+
+
 def logs(*lines: str) -> NodeEvidence:
     return facts(logs={"containerd.service": lines})
 
@@ -139,7 +150,11 @@ UVM = DeviceNode(path="/dev/nvidia-uvm", major=511, minor=0)
 SYSTEMD = GOOD + f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
 LOST = containerd(ROOT)
 READ_ONLY = "/etc/containerd"
-RKE2 = "/var/lib/rancher/rke2/agent/etc/containerd"
+PAUSE = f'[{CRI}]\nsandbox_image = "rancher/pause"\n'
+BASE = '{{ template "base" . }}\n'
+NO_FIELD = (
+    'level=fatal msg="template: compiled_template:119:21: executing at <.SystemdCgroup>: no such field"'
+)
 
 # rule -> (speaks, silent): every pair differs in the one thing that the rule is about
 CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
@@ -211,23 +226,28 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
     ],
     "template-without-base": [
         (
-            facts(templates={"/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": GOOD}),
-            facts(
-                templates={
-                    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": '{{ template "base" . }}\n'
-                    + GOOD
-                }
-            ),
+            facts(templates=(template(GOOD),)),
+            facts(templates=(template(BASE + handler()),)),
         ),
         (
-            facts(
-                templates={"/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "version = 3\n"}
-            ),
-            facts(
-                templates={
-                    f"{RKE2}/config-v3.toml.tmpl": "{{ if .NodeConfig.SELinux }}x{{ end }}\n",
-                }
-            ),
+            facts(templates=(template("version = 3\n"),)),
+            facts(templates=(template("{{ if .NodeConfig.SELinux }}x{{ end }}\n"),)),
+        ),
+        # a copy of what was made of the base, as older documentation has it
+        (
+            facts(templates=(template(ROOT),)),
+            facts(templates=(template(f'{ROOT}[{CRI}]\nsandbox_image = "x"\n'),)),
+        ),
+    ],
+    "template-error": [
+        # what people make of a template that NVIDIA's toolkit left
+        (
+            facts(templates=(template(f"{BASE}\nversion = 2\n[plugins]\n[{CRI}]\n", root=ROOT + PAUSE),)),
+            facts(templates=(template(f"{BASE}\n[debug]\n", root=ROOT + PAUSE),)),
+        ),
+        (
+            facts(templates=(template(BASE),), logs={"k3s": (NO_FIELD,)}),
+            facts(templates=(template(BASE),), logs={"k3s": (NO_FIELD, 'msg="Running containerd -c x"')}),
         ),
     ],
     "restart-loop": [

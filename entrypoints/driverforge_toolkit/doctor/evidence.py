@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from driverforge_toolkit.cdi.specfiles import SpecFile
+from driverforge_toolkit.runtime.backends.template_render import base_of
 from driverforge_toolkit.runtime.journal import JournalEntry
 from driverforge_toolkit.runtime.model import RuntimeKind
 from driverforge_toolkit.runtime.transaction.refused import RefusedChange
@@ -43,6 +44,22 @@ class RuntimeEvidence:
             self.unit.removesuffix(".service")
             or {"containerd": "containerd", "crio": "crio", "docker": "docker"}[self.kind]
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateEvidence:
+    """A template of k3s or rke2, and the root file that it made of this one or of an earlier one."""
+
+    path: str
+    text: str
+    distribution: str  # 'k3s' or 'rke2'
+    unit: str
+    root: str | None = None  # None where it is not there
+
+    @property
+    def base(self) -> str:
+        """The distribution's own configuration, '' where it is not known."""
+        return ("" if self.root is None else base_of(self.root, self.text)) or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +103,7 @@ class NodeEvidence:
     runtimes: tuple[RuntimeEvidence, ...] = ()
     kubelet: bool = False
     kubelet_sockets: tuple[str, ...] = ()
-    templates: Mapping[str, str] = field(default_factory=dict)  # of k3s and rke2: path -> text
+    templates: tuple[TemplateEvidence, ...] = ()
     missing_programs: tuple[str, ...] = ()  # programs of NVIDIA's handlers that are not on the node
     specs: tuple[SpecFile, ...] = ()
     # spec -> its host paths that are not there

@@ -12,7 +12,7 @@ from driverforge_core import validations
 from driverforge_core.errors import DriverforgeError, NotPermitted
 from driverforge_host.gpu.detect import loaded_version
 from driverforge_host.gpu.device_files import FOLDERS, PROC_DEVICES, device_majors
-from driverforge_host.ports import Files, Host, Sockets, text_of
+from driverforge_host.ports import Files, Host, Sockets, bytes_of, text_of
 from driverforge_toolkit.cdi import specfiles
 from driverforge_toolkit.doctor import gather_runtime, runtime_files
 from driverforge_toolkit.doctor.evidence import (
@@ -20,6 +20,7 @@ from driverforge_toolkit.doctor.evidence import (
     RestoreEvidence,
     RestoreState,
     RuntimeEvidence,
+    TemplateEvidence,
     ToolkitEvidence,
 )
 from driverforge_toolkit.runtime import journal
@@ -34,12 +35,14 @@ from driverforge_toolkit.toolkit.release_plan import is_own_program
 from driverforge_toolkit.toolkit.releases import Layout
 
 DEV_ROOTS = ("/", "/run/nvidia/driver")
-TEMPLATES = ("config.toml.tmpl", "config-v3.toml.tmpl")
+TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")
 LOGS = (
     "/var/log/messages",
     "/var/log/syslog",
     "/var/log/daemon.log",
     "/var/log/containerd.log",
+    "/var/log/k3s.log",
+    "/var/log/k3s-agent.log",
     "/var/log/audit/audit.log",
     "/var/log/dmesg",
     "/var/lib/rancher/k3s/agent/containerd/containerd.log",
@@ -101,7 +104,7 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> NodeEvidence:
     return NodeEvidence(
         live=live,
         toolkit=_toolkit(node, install_dir),
-        templates=dict(_templates(node)),
+        templates=tuple(_templates(node)),
         specs=specs,
         gone={file.path: tuple(_missing_paths(node, file, live=live)) for file in specs},
         driver=loaded_version(node),
@@ -134,7 +137,13 @@ def _with_runtimes(node: Files, evidence: NodeEvidence, runtimes: Sequence[Runti
         for program in dict.fromkeys(programs)
         if not node.exists(program) and _counts_as_missing(node, program, live=evidence.live)
     )
-    return replace(evidence, runtimes=tuple(runtimes), missing_programs=missing)
+    # a process says its unit, files leave it to be guessed
+    units = {runtime.config.rpartition("/")[0]: runtime.unit for runtime in runtimes if runtime.runs}
+    templates = (
+        replace(each, unit=units.get(each.path.rpartition("/")[0]) or each.unit)
+        for each in evidence.templates
+    )
+    return replace(evidence, runtimes=tuple(runtimes), missing_programs=missing, templates=tuple(templates))
 
 
 def _counts_as_missing(node: Files, path: str, *, live: bool) -> bool:
@@ -192,12 +201,20 @@ def _on_node(node: Files, name: str) -> bool:
     return not folders or any(node.exists(f"{folder}/{name}") for folder in folders)
 
 
-def _templates(node: Files) -> Iterator[tuple[str, str]]:
-    for distribution in ("k3s", "rke2"):
-        for name in TEMPLATES:
-            path = f"/var/lib/rancher/{distribution}/agent/etc/containerd/{name}"
-            if node.exists(path):
-                yield path, node.read_text(path)
+def _templates(node: Files) -> Iterator[TemplateEvidence]:
+    """The template of each distribution that counts: that of version 3, where it is there."""
+    for place in gather_runtime.BUNDLED:
+        folder = place.config.rpartition("/")[0]
+        path = next((f"{folder}/{name}" for name in TEMPLATES if node.exists(f"{folder}/{name}")), "")
+        if path:
+            root = bytes_of(node, place.config)
+            yield TemplateEvidence(
+                path=path,
+                text=node.read_bytes(path).decode("utf-8", "replace"),
+                distribution=place.supervisor,
+                unit=gather_runtime.unit_by_files(node, place),
+                root=None if root is None else root.decode("utf-8", "replace"),
+            )
 
 
 def _missing_paths(node: Files, file: specfiles.SpecFile, *, live: bool) -> Iterator[str]:

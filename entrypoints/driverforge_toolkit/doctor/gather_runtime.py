@@ -71,10 +71,20 @@ def _bundled(name: Literal["k3s", "rke2"]) -> UsualPlace:
         drop_in=f"{folder}/config.toml.d/99-nvidia.toml",
         socket="/run/k3s/containerd/containerd.sock",
         supervisor=name,
-        unit="k3s.service" if name == "k3s" else "rke2-agent.service",
     )
 
 
+def unit_by_files(node: Files, place: UsualPlace) -> str:
+    """The unit of a runtime at its usual place. k3s and rke2 have one for servers and one for agents."""
+    if place not in BUNDLED:
+        return place.unit
+    server = node.is_dir(f"/var/lib/rancher/{place.supervisor}/server")
+    return {"k3s": ("k3s-agent", "k3s"), "rke2": ("rke2-agent", "rke2-server")}[place.supervisor][
+        server
+    ] + ".service"
+
+
+BUNDLED = (_bundled("k3s"), _bundled("rke2"))
 PLACES = (
     UsualPlace(
         kind="containerd",
@@ -83,8 +93,14 @@ PLACES = (
         socket="/run/containerd/containerd.sock",
         unit="containerd.service",
     ),
-    _bundled("k3s"),
-    _bundled("rke2"),
+    *BUNDLED,
+    UsualPlace(
+        kind="containerd",
+        config="/var/snap/microk8s/current/args/containerd.toml",
+        socket="/var/snap/microk8s/common/run/containerd.sock",
+        supervisor="microk8s",
+        unit="snap.microk8s.daemon-containerd.service",
+    ),
     UsualPlace(
         kind="containerd",
         config="/run/k0s/containerd-cri.toml",
@@ -141,7 +157,12 @@ def _usual_daemons(
     """Daemons of the usual places that have files, and those of the journal."""
     entries = tuple(entries)
     found = [
-        _with_drop_in(place.daemon(version if place.kind == "containerd" else ()), entries)
+        _with_drop_in(
+            replace(place, unit=unit_by_files(host.node, place)).daemon(
+                version if place.kind == "containerd" else ()
+            ),
+            entries,
+        )
         for place in PLACES
         if _has_files(host.node, place)
     ]

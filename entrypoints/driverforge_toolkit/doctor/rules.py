@@ -71,7 +71,20 @@ RULES: tuple[Rule, ...] = (
         check=rules_runtime.template_without_base,
         symptom="after a restart of k3s or rke2, pods have no network or no registry",
         cause="a template of its own replaces the whole configuration",
-        issues=("gpu-operator#992", "gpu-operator#623", "gpu-operator#473", "rke2#3385", "k3s#13680"),
+        issues=(
+            "gpu-operator#992",
+            "gpu-operator#1371",
+            "gpu-operator#623",
+            "gpu-operator#473",
+            "rke2#3385",
+        ),
+    ),
+    Rule(
+        id="template-error",
+        check=rules_runtime.template_error,
+        symptom="k3s or rke2 or its containerd does not start: `template: compiled_template:119:21`",
+        cause="the template repeats a part of the distribution's own, or asks for what its release has not",
+        issues=("k3s#8754", "rke2#4984"),
     ),
     Rule(
         id="restart-loop",

@@ -209,6 +209,14 @@ until [ "$(cat {self.home}/pid)" != "$old" ] || ! kill -0 $started 2>/dev/null; 
         except Unavailable:
             return None
 
+    def cannot_serve(self) -> bool:
+        """Whether a containerd answers, and its CRI plugin is not loaded."""
+        try:
+            selection.ASK[self.kind](UnixSockets(), self.socket)
+        except Unavailable as error:
+            return "its CRI plugin is not loaded" in error.brief
+        return False
+
     def handlers(self) -> dict[str, str | None]:
         seen = self.answers()
         assert seen is not None

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from driverforge_host.ports import Files
-from driverforge_toolkit.runtime.backends import containerd, crio, docker, template
+from driverforge_toolkit.runtime.backends import containerd, crio, docker, template, template_cure
 from driverforge_toolkit.runtime.backends.imports import brings_in, declared_imports, glob_base
 from driverforge_toolkit.runtime.backends.template import TemplateBackend, is_template
-from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
+from driverforge_toolkit.runtime.backends.template_render import base_of
+from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of
+from driverforge_toolkit.runtime.formats.values import text_of
 from driverforge_toolkit.runtime.model import Backend, RuntimeDaemon, RuntimeKind, WantedHandlers
 
 K0S_MARK = b"# k0s_managed=true"  # without it the file is the admin's, and k0s leaves it alone
@@ -42,6 +44,26 @@ def backend_of(daemon: RuntimeDaemon, root: ConfigFile, node: Files) -> Backend:
     return TemplateBackend(
         template=f"{folder}/config{'-v3' if version == 3 else ''}.toml.tmpl", version=version, own=own
     )
+
+
+def next_root(edit: Backend, daemon: RuntimeDaemon, *, disk: Contents, planned: Contents) -> bytes | None:
+    """The root file as the distribution will make it of `planned` at its next start; `disk` is what is there.
+
+    None where that is not known: no template makes it, or one that only the distribution can execute. Raises
+    InputError, with the template's line, where containerd could not read that file, Unsupported where it
+    would lack the distribution's own configuration.
+    """
+    root = disk[daemon.config].data
+    if not is_template(edit) or root is None or daemon.supervisor.kind == "microk8s":
+        return None
+    text, today = (data_of(files, edit.template) for files in (planned, disk))
+    now = text_of(root, daemon.config)
+    base = base_of(now, None if today is None else text_of(today, edit.template)) or ""
+    if text is None:
+        return base.encode() or None
+    source = text_of(text, edit.template)
+    then = template_cure.check_next_start(daemon, edit.template, source, root=now, base=base)
+    return None if then is None else then.encode()
 
 
 def is_generated(daemon: RuntimeDaemon, root: bytes | None) -> bool:

@@ -15,6 +15,7 @@ from driverforge_toolkit.runtime.backends import distributions
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
 from driverforge_toolkit.runtime.find import cri, selection
 from driverforge_toolkit.runtime.find.daemon import not_running
+from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.formats.values import describe
 from driverforge_toolkit.runtime.model import Activation, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.request import wanted_handlers
@@ -82,6 +83,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     ]
     if activation == "none" and missing:
         activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
+    _check_next_start(seen, planned, activation)
     ours = [
         path
         for path in seen.edit.paths(daemon)
@@ -234,6 +236,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
         activation, why = "restart", "the running daemon has not loaded its CRI plugin"
     if activation == "none" and any(name in (there or ()) for name in absent):
         activation, why = _again(daemon), "the running daemon still has our handlers"
+    _check_next_start(seen, seen.base, activation)
     return ChangePlan(
         daemon=daemon,
         entry=entry_of(host, seen, seen.base),
@@ -265,6 +268,12 @@ def _check_reverted(seen: ObservedRuntime, now: Mapping[str, object], clean: Map
     check_servable(seen.edit, seen.daemon, now, clean, stated=stated, way_out=way_out)
 
 
+def _check_next_start(seen: ObservedRuntime, planned: Contents, activation: Activation) -> None:
+    """Raises InputError or Unsupported if a restart would make a root file that takes the node down."""
+    if activation == "restart":
+        distributions.next_root(seen.edit, seen.daemon, disk=seen.disk, planned=planned)
+
+
 def _partial_revert(
     system: RuntimeSystem,
     seen: ObservedRuntime,
@@ -282,6 +291,7 @@ def _partial_revert(
     after = effective_configuration(system.host, daemon, {**seen.clean, **planned}, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
     activation, why = _activation(seen, now, after, missed=_missed(seen))
+    _check_next_start(seen, {**seen.clean, **planned}, activation)
     left = seen.edit.handlers(after)
     return ChangePlan(
         daemon=daemon,
