@@ -52,6 +52,7 @@ def traits(configuration: Configuration, daemon: str) -> frozenset[Hashable]:
         f"daemon {daemon}",
         f"no file: {configuration.root is None}",
         f"mode {configuration.mode:o}",
+        f"always {daemon == configuration.always and configuration.id}",
         *(name for name in ("default", "link", "read_only", "files") if getattr(configuration, name)),
     }
 
@@ -96,8 +97,10 @@ def a_pod_runs(node: RuntimeNode) -> None:
     archive = cripods.image_archive(node.home / "image.tar")
     ctr = [node.prefix / "usr/bin/ctr", "--address", node.socket, "--namespace", "k8s.io"]
     run(*ctr, "images", "import", "--index-name", image, archive)
-    assert cripods.Pods(node.socket, image).run("nvidia-cdi", ["/bin/busybox", "sh", "-c", "exit 7"]) == 7
-    assert "nvidia-container-runtime.cdi " in (node.home / "calls").read_text()
+    assert cripods.Pods(node.socket, image).run("nvidia", ["/bin/busybox", "sh", "-c", "exit 7"]) == 7
+    # `features` of every program is asked when containerd 2 starts
+    calls = [call.split() for call in (node.home / "calls").read_text().splitlines()]
+    assert {program for program, *words in calls if "create" in words} == {PROGRAMS[0]}
 
 
 def a_container_runs(node: RuntimeNode) -> None:

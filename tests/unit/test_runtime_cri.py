@@ -140,6 +140,14 @@ def test_version_and_handlers_of_a_runtime() -> None:
     assert server.asked == [("Version", bytes(5)), ("Status", b"\0\0\0\0\2\x08\1")]
 
 
+@pytest.mark.parametrize(("version", "program"), [("1.6.20~ds1", "/t/n"), ("v2.1.9", "/opt/runc")])
+def test_of_an_option_in_two_spellings_it_is_the_one_that_pods_get(version: str, program: str) -> None:
+    options = {"BinaryName": "/t/n", "binaryName": "/opt/runc"}
+    state = status_response({"containerd": {"runtimes": {"nvidia": {"options": options}}}})
+    server = Server({"Version": (part(2, "containerd") + part(3, version), OK), "Status": (state, OK)})
+    assert cri.status(server, "/c.sock").handlers == {"nvidia": program}
+
+
 def test_an_answer_larger_than_the_flow_control_window() -> None:
     big = status_response(
         {"containerd": {"runtimes": {"nvidia": {"options": {"BinaryName": "/x"}}}}, "padding": "x" * 300_000}

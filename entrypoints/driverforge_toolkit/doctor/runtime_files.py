@@ -5,12 +5,19 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from driverforge_toolkit.doctor.evidence import Document, RuntimeEvidence
 from driverforge_toolkit.runtime.backends import crio, docker
-from driverforge_toolkit.runtime.backends.containerd_config import MERGES_KEYS, cri_section, default_of
+from driverforge_toolkit.runtime.backends.containerd_config import (
+    CGROUP,
+    MERGES_KEYS,
+    cri_section,
+    default_of,
+    options_of,
+    programs_of,
+    runtimes_of,
+)
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
+from driverforge_toolkit.runtime.formats.spelling import settled
 from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged
 from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
 
@@ -57,12 +64,18 @@ def effective(runtime: RuntimeEvidence) -> Document:
 
 def handlers(runtime: RuntimeEvidence) -> dict[str, str]:
     """The handlers that its files have, with their programs."""
-    return BACKENDS[runtime.kind].handlers(effective(runtime))
+    return _handlers_in(effective(runtime), runtime)
+
+
+def _handlers_in(document: Document, runtime: RuntimeEvidence) -> dict[str, str]:
+    if runtime.kind == "containerd":
+        return programs_of(runtimes_of(document), any_case=keeps_built_in(runtime))
+    return BACKENDS[runtime.kind].handlers(document)
 
 
 def handlers_of_nvidia(document: Document, runtime: RuntimeEvidence) -> dict[str, str]:
     """NVIDIA's handlers of one document."""
-    found = BACKENDS[runtime.kind].handlers(document)
+    found = _handlers_in(document, runtime)
     return {name: program for name, program in found.items() if is_nvidia(name, program)}
 
 
@@ -87,8 +100,8 @@ def systemd_cgroups(runtime: RuntimeEvidence) -> bool:
     if runtime.kind == "docker":
         options = view.get("exec-opts")
         return isinstance(options, list) and "native.cgroupdriver=systemd" in options
-    tables = lookup(view, (*cri_section(view), "containerd", "runtimes"))
-    each = tables.values() if isinstance(tables, Mapping) else ()
+    any_case = keeps_built_in(runtime)
     return any(
-        isinstance(table, Mapping) and lookup(table, ("options", "SystemdCgroup")) is True for table in each
+        settled(options_of(table), any_case=any_case).get(CGROUP) is True
+        for table in runtimes_of(view).values()
     )

@@ -29,6 +29,7 @@ class Configuration:
     id: str
     root: str | None
     daemons: tuple[str, ...] = ALL
+    always: str = ""  # the daemon that it meets in every run, which is the one that it is about
     files: Mapping[str, str] = field(default_factory=dict)
     refused: str = ""
     default: bool = False
@@ -166,6 +167,14 @@ CONTAINERD: tuple[Configuration, ...] = (
     Configuration(
         id="options-in-another-spelling",  # kubespray's
         root=f'version = 2\n{runc2().replace("SystemdCgroup", "systemdCgroup")}  binaryName = "runc"\n',
+    ),
+    Configuration(
+        id="an-option-in-two-spellings",  # gpu-operator#1374: a tool's BinaryName beside kubespray's
+        root=f"version = 2\n{runc2()}[{CRI2}.containerd.runtimes.nvidia]\n"
+        f'  runtime_type = "io.containerd.runc.v2"\n[{CRI2}.containerd.runtimes.nvidia.options]\n'
+        '  BinaryName = "/usr/bin/nvidia-container-runtime"\n  binaryName = "runc"\n'
+        "  systemdCgroup = false\n",
+        always="2.1",
     ),
     Configuration(
         id="two-imports",

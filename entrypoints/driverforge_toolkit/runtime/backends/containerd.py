@@ -27,6 +27,7 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     cri_section,
     default_of,
     default_table,
+    printed_by_2,
     programs_of,
     runtimes_of,
 )
@@ -44,6 +45,7 @@ from driverforge_toolkit.runtime.backends.imports import (
 )
 from driverforge_toolkit.runtime.backends.threeway import runtime_of, undo
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, toml_file, values_of
+from driverforge_toolkit.runtime.formats.spelling import PROGRAM
 from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     Change,
@@ -57,7 +59,7 @@ from driverforge_toolkit.runtime.model import Activation, RuntimeDaemon, Undone,
 
 def handlers(effective: Mapping[str, object]) -> dict[str, str]:
     """See `Backend.handlers`."""
-    return programs_of(runtimes_of(effective))
+    return programs_of(runtimes_of(effective), any_case=printed_by_2(effective))
 
 
 def unservable(effective: Mapping[str, object]) -> str:
@@ -128,7 +130,7 @@ def _without_needed(
     programs = {
         runtime_of(path): value
         for path, value in present.items()
-        if path[-1] == "BinaryName" and runtime_of(path)
+        if path[-1].lower() == PROGRAM.lower() and runtime_of(path)
     }
     removed = {change.path for change in changes if change.value is REMOVED}
     if any(path[:2] in (CRI_V2, CRI_V3) and path not in removed for path in present):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from driverforge_toolkit.runtime.formats.spelling import PROGRAM, settled
 from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, lookup, merged, table_at
 
 CRI_V1 = ("plugins", "cri")
@@ -16,8 +17,7 @@ CRI_NAMES = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 RUNTIMES = ("containerd", "runtimes")  # inside the CRI section, as the next two
 DEFAULT = ("containerd", "default_runtime_name")
 DEFAULT_TABLE = ("containerd", "default_runtime")
-PROGRAM = "BinaryName"  # among a runtime's options
-CGROUP = "SystemdCgroup"
+CGROUP = "SystemdCgroup"  # among a runtime's options
 ENABLE_CDI = ("enable_cdi",)
 MERGES_KEYS = (2, 1)  # the first containerd that merges imported files key by key
 VERSION = ("version",)
@@ -77,29 +77,34 @@ def default_of(config: Mapping[str, object]) -> str:
     return str(next((name for name in reversed(named) if name is not REMOVED), ""))
 
 
-def programs_of(runtimes: Mapping[str, object]) -> dict[str, str]:
-    """The programs of runtimes, by the runtime's name; '' where one names none."""
-    tables = {name: table for name, table in runtimes.items() if isinstance(table, Mapping)}
-    options = {name: options_of(table) for name, table in tables.items()}
-    return {name: str(found.get(spelled(found, PROGRAM), "")) for name, found in options.items()}
+def programs_of(runtimes: Mapping[str, object], *, any_case: bool) -> dict[str, str]:
+    """The programs of runtimes, by the runtime's name; '' where one names none.
 
-
-def spelled(options: Mapping[str, object], name: str) -> str:
-    """An option's name as it is written in `options`: containerd takes it in any case of its letters.
-
-    kubespray has systemdCgroup and binaryName.
+    `any_case` is as of `spelling.counting`.
     """
-    return next((key for key in options if key.lower() == name.lower()), name)
+    options = {
+        name: settled(options_of(table), any_case=any_case)
+        for name, table in runtimes.items()
+        if isinstance(table, Mapping)
+    }
+    return {name: str(found.get(PROGRAM, "")) for name, found in options.items()}
 
 
-def overlaid(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+def printed_by_2(effective: Mapping[str, object]) -> bool:
+    """Whether a dump is that of a containerd 2: it has version 3 or later, whatever the files' is."""
+    version = effective.get("version")
+    return isinstance(version, int) and version >= 3
+
+
+def overlaid(
+    below: Mapping[str, object], above: Mapping[str, object], *, any_case: bool
+) -> dict[str, object]:
     """A runtime's table with the keys of both. Where both have one, that of `above` counts, unless it is a
     zero: containerd and NVIDIA's toolkit write down zeros that nobody asked for.
     """
-    options = options_of(above)
-    for key, value in options_of(below).items():
-        name = spelled(options, key)
-        options[name] = options.get(name) or value
+    options = settled(options_of(above), any_case=any_case)
+    for key, value in settled(options_of(below), any_case=any_case).items():
+        options[key] = options.get(key) or value
     both = {**above, **below, **{key: value for key, value in above.items() if value}}
     return {**both, "options": options} if options else both
 

@@ -17,7 +17,6 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     DEFAULT,
     ENABLE_CDI,
     MERGES_KEYS,
-    PROGRAM,
     RUNTIMES,
     VERSION,
     VERSIONLESS,
@@ -29,10 +28,10 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     overlaid,
     programs_of,
     runtimes_of,
-    spelled,
 )
 from driverforge_toolkit.runtime.backends.imports import IMPORTS, glob_base, imports_with, read_documents
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of, toml_file
+from driverforge_toolkit.runtime.formats.spelling import PROGRAM, respelled, settled, takes_any_case
 from driverforge_toolkit.runtime.formats.values import (
     REMOVED,
     Change,
@@ -225,6 +224,15 @@ class KnownRuntimes:
 
     tables: Mapping[str, object]
     default: str
+    any_case: bool  # see `spelling.counting`
+    merged: bool  # what is written of them is merged with them key by key, and does not replace them
+
+    def programs(self, tables: Mapping[str, object]) -> dict[str, str]:
+        return programs_of(tables, any_case=self.any_case)
+
+    def options(self, runtime: str) -> dict[str, object]:
+        """The options of a runtime that what is written of it has to overrule."""
+        return options_of(self.tables.get(runtime)) if self.merged else {}
 
 
 def drop_in_values(documents: DaemonDocuments, root: ConfigFile, wanted: WantedHandlers) -> dict[str, object]:
@@ -275,15 +283,21 @@ def _known_runtimes(documents: DaemonDocuments, meant: Mapping[str, object]) -> 
 
     The default runtime is the one that the files name, else the one that the daemon says.
     """
-    if not documents.minimal:
+    if documents.minimal:
+        seen = runtimes_of(documents.effective)
+        tables: dict[str, object] = {name: without_zeros(table) for name, table in seen.items()}
+        for document in documents.parsed.values():
+            tables = merged(tables, runtimes_of(document))
+        named = [default_of(document) for document in documents.parsed.values()]
+        default = next((name for name in reversed(named) if name), "")
+    else:
         tables, default = copy.deepcopy(runtimes_of(meant)), default_of(meant)
-        return KnownRuntimes(tables=tables, default=default or default_of(documents.effective))
-    tables = {name: without_zeros(table) for name, table in runtimes_of(documents.effective).items()}
-    for document in documents.parsed.values():
-        tables = merged(tables, runtimes_of(document))
-    named = [default_of(document) for document in documents.parsed.values()]
-    default = next((name for name in reversed(named) if name), "")
-    return KnownRuntimes(tables=tables, default=default or default_of(documents.effective))
+    return KnownRuntimes(
+        tables=tables,
+        default=default or default_of(documents.effective),
+        any_case=takes_any_case(documents.daemon.version),
+        merged=documents.minimal,
+    )
 
 
 def _template(name: str, known: KnownRuntimes, wanted: WantedHandlers) -> Mapping[str, object] | None:
@@ -294,13 +308,13 @@ def _template(name: str, known: KnownRuntimes, wanted: WantedHandlers) -> Mappin
     """
     ours = wanted.names
     own = [handler.binary for handler in wanted.handlers]
-    programs = programs_of(known.tables)
+    programs = known.programs(known.tables)
     others = {key: table for key, table in known.tables.items() if key not in ours}
     below = nvidia_handlers.template(known.default, others, programs, own)
     above = nvidia_handlers.existing(name, known.default, known.tables, programs, own)
     if below is None or above is None:
         return above if below is None else below
-    return overlaid(below, above)
+    return overlaid(below, above, any_case=known.any_case)
 
 
 def _handler(handler: Handler, known: KnownRuntimes, wanted: WantedHandlers) -> dict[str, object]:
@@ -314,13 +328,9 @@ def _handler(handler: Handler, known: KnownRuntimes, wanted: WantedHandlers) -> 
         )
     if not table.get("runtime_type"):
         table["runtime_type"] = wanted.runtime_type
-    # an option in another spelling would stay beside ours where keys are merged
-    here = options_of(known.tables.get(handler.name))
-    options = options_of(table)
-    for key, value in {**wanted.options, PROGRAM: handler.binary}.items():
-        options = {name: each for name, each in options.items() if name.lower() != key.lower()}
-        options[spelled(here, key)] = value
-    return {**table, "options": options}
+    options = settled(options_of(table), any_case=known.any_case)
+    options |= {**settled(wanted.options, any_case=True), PROGRAM: handler.binary}
+    return {**table, "options": respelled(options, known.options(handler.name))}
 
 
 def _make_default(meant: dict[str, object], section: KeyPath, name: str) -> None:
@@ -346,26 +356,26 @@ def _give_up_default(
     take(meant, path)
     left = default_of(meant) or documents.default_elsewhere
     others = {name: table for name, table in known.tables.items() if name not in names}
-    name = left if left and left not in names else nvidia_handlers.replacement(others, programs_of(others))
+    name = left if left and left not in names else nvidia_handlers.replacement(others, known.programs(others))
     if name != (left or nvidia_handlers.LOW_LEVEL[0]):
         put(meant, path, name)  # merging key by key cannot take a key away
-    here = known.tables.get(name)
-    added = _lacking(here if isinstance(here, Mapping) else {}, known.tables.get(known.default))
-    if added:
+    added, options = _lacking(name, known)
+    if added or options:
         runtime = (*section, *RUNTIMES, name)
-        put(meant, runtime, overlaid(table_at(meant, runtime, documents.daemon.drop_in), added))
+        there = table_at(meant, runtime, documents.daemon.drop_in)
+        options = {**options_of(there), **respelled(options, options_of(known.tables.get(name)))}
+        put(meant, runtime, {**there, **added, **({"options": options} if options else {})})
 
 
-def _lacking(runtime: Mapping[str, object], given: object) -> dict[str, object]:
-    """The settings of the table `given` that a runtime's table has not; never a program."""
-    there = given if isinstance(given, Mapping) else {}
-    has = options_of(runtime)
-    added = {
-        key: value for key, value in there.items() if value and key != "options" and not runtime.get(key)
-    }
-    options = {
-        key: value
-        for key, value in options_of(there).items()
-        if key.lower() != PROGRAM.lower() and value and not has.get(spelled(has, key))
-    }
-    return {**added, "options": options} if options else added
+def _lacking(name: str, known: KnownRuntimes) -> tuple[dict[str, object], dict[str, object]]:
+    """What the default runtime has and the runtime `name` has not: of its table, and of its options.
+
+    Never a program.
+    """
+    found = [known.tables.get(each) for each in (name, known.default)]
+    here, given = (table if isinstance(table, Mapping) else {} for table in found)
+    has, options = (settled(options_of(table), any_case=known.any_case) for table in (here, given))
+    return (
+        {key: value for key, value in given.items() if value and key != "options" and not here.get(key)},
+        {key: value for key, value in options.items() if value and key != PROGRAM and not has.get(key)},
+    )

@@ -19,7 +19,6 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     CGROUP,
     CRI_V2,
     CRI_V3,
-    PROGRAM,
     RUNTIMES,
 )
 from driverforge_toolkit.runtime.backends.template_tables import (
@@ -30,6 +29,7 @@ from driverforge_toolkit.runtime.backends.template_tables import (
     with_programs,
 )
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
+from driverforge_toolkit.runtime.formats.spelling import PROGRAM
 from driverforge_toolkit.runtime.formats.values import KeyPath, text_of
 from driverforge_toolkit.runtime.model import (
     Activation,
@@ -122,7 +122,7 @@ def _unfit(
     if added:
         return ["the distribution adds a runtime of this name by itself, and TOML allows it once"]
     if tables is None or not program:
-        return [f'not one plain table, and one of its options with a line {PROGRAM} = "…"']
+        return [f'not one plain table, and one of its options with one line {PROGRAM} = "…"']
     table, options = tables
     return [
         f"{key} = {value} is asked for, and is not what it says"

@@ -142,7 +142,7 @@ def _gone(text: str) -> Iterator[tuple[int, int]]:
 
 def _nvidia_names(document: Mapping[str, object]) -> Iterator[str]:
     try:
-        programs = programs_of(runtimes_of(document))
+        programs = programs_of(runtimes_of(document), any_case=True)
     except InputError:
         return
     yield from (name for name, program in programs.items() if is_nvidia(name, program))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import tomllib
 
-from driverforge_toolkit.runtime.backends.containerd_config import PROGRAM
+from driverforge_toolkit.runtime.formats.spelling import PROGRAM
 
 _HEADER = r"^[ \t]*\[[^\[\]\n]*\bruntimes\.[\"']?(?P<name>[\w-]+)[\"']?"
 _BODY = r"[ \t]*\][^\n]*(?:\n|\Z)(?P<body>(?:(?![ \t]*\[)[^\n]*\n|(?![ \t]*\[)[^\n]+\Z)*)"
@@ -74,11 +74,15 @@ def _is_plain(line: str) -> bool:
 
 
 def programs(text: str) -> Values:
-    """The program that a text gives each runtime, as it is written; '' for one that is there twice."""
+    """The program that a text gives each runtime, as it is written; '' for one that is there twice.
+
+    Also in two spellings: which of them counts is not ours to leave behind.
+    """
     found: Values = {}
     for table in _OPTIONS.finditer(text):
-        if line := _PROGRAM_LINE.search(table["body"]):
-            found[table["name"]] = "" if table["name"] in found else line["value"]
+        if lines := list(_PROGRAM_LINE.finditer(table["body"])):
+            single = table["name"] not in found and len(lines) == 1
+            found[table["name"]] = lines[0]["value"] if single else ""
     return found
 
 

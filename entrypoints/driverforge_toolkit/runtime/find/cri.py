@@ -19,6 +19,8 @@ import h2.exceptions
 
 from driverforge_core.errors import InputError, Unavailable
 from driverforge_host.ports import Connection, Sockets
+from driverforge_toolkit.runtime.find.daemon import version_of
+from driverforge_toolkit.runtime.formats.spelling import PROGRAM, counting, takes_any_case
 
 SERVICE = "/runtime.v1.RuntimeService"
 VERBOSE = b"\x08\x01"  # StatusRequest.verbose = true
@@ -65,15 +67,15 @@ def _status(sockets: Sockets, path: str, timeout: float) -> RuntimeStatus:
     with sockets.connect(path, timeout=timeout) as connection:
         state = call(connection, "Status", VERBOSE)
     name, version = ("".join(texts(about, number)[:1]) for number in (2, 3))
-    found, default = handlers(state)
+    found, default = handlers(state, any_case=takes_any_case(version_of(version)))
     return RuntimeStatus(pid=pid, name=name, version=version, handlers=found, default=default)
 
 
-def handlers(state: bytes) -> tuple[dict[str, str | None], str]:
+def handlers(state: bytes, *, any_case: bool = True) -> tuple[dict[str, str | None], str]:
     """The handlers with their programs, and the default one, of a verbose StatusResponse.
 
     containerd (1.6 to 2.x) puts its effective configuration into `info`, as JSON. A runtime that does not
-    (CRI-O) lists names only.
+    (CRI-O) lists names only. `any_case` is as of `spelling.counting`.
     """
     named: dict[str, str | None] = {
         name: None for handler in messages(state, 3) for name in texts(handler, 1) if name
@@ -87,16 +89,14 @@ def handlers(state: bytes) -> tuple[dict[str, str | None], str]:
                 name: table.get("options") or {}
                 for name, table in sorted((section.get("runtimes") or {}).items())
             }
-            programs: dict[str, str | None] = {name: _program(options) for name, options in tables.items()}
+            programs: dict[str, str | None] = {
+                name: str(options.get(counting(options, PROGRAM, any_case=any_case), ""))
+                for name, options in tables.items()
+            }
             return programs, str(section.get("defaultRuntimeName", ""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             break  # another runtime's configuration, in a form of its own
     return named, ""
-
-
-def _program(options: Mapping[str, str]) -> str:
-    """The option BinaryName, which containerd takes in any case of its letters; '' where there is none."""
-    return next((value for name, value in options.items() if name.lower() == "binaryname"), "")
 
 
 class _Call:
