@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from driverforge_operator.app.follow import FIRST_PAUSE, LONGEST_PAUSE
-from driverforge_operator.app.retries import Retries
+from driverforge_operator.app.retries import LASTS, Retries
 from driverforge_operator.plan.actions import PatchNode
 
 
@@ -55,12 +55,12 @@ def test_after_a_success_and_where_nobody_asks_for_it_any_more_a_failure_is_a_fi
     assert failing(clock, retries, "a", 1) <= FIRST_PAUSE * 1.1
 
 
-def test_a_failure_lasts_from_a_minute_after_the_first_to_a_success() -> None:
+def test_a_failure_lasts_from_a_while_after_the_first_to_a_success() -> None:
     clock = Clock()
     retries = Retries(clock)
     assert not retries.lasts(label("a"))
     retries.fail(label("a"))
-    clock.now += LONGEST_PAUSE - 1
+    clock.now += LASTS - 1
     retries.fail(label("a"))
     assert not retries.lasts(label("a"))
     clock.now += 1
@@ -72,16 +72,16 @@ def test_a_failure_lasts_from_a_minute_after_the_first_to_a_success() -> None:
     assert not retries.lasts(label("a"))
 
 
-def test_a_failure_that_all_share_begins_the_minute_anew() -> None:
+def test_a_failure_that_all_share_begins_the_while_anew() -> None:
     clock = Clock()
     retries = Retries(clock)
     for own in (True, False, False):
         retries.fail(label("a"), own=own)
-        clock.now += LONGEST_PAUSE
+        clock.now += LASTS
     assert not retries.lasts(label("a"))
     retries.fail(label("a"))
     assert not retries.lasts(label("a"))
-    clock.now += LONGEST_PAUSE
+    clock.now += LASTS
     assert retries.lasts(label("a"))
 
 
@@ -89,7 +89,7 @@ def test_of_what_nobody_asks_for_any_more_no_failure_lasts() -> None:
     clock = Clock()
     retries = Retries(clock)
     failing(clock, retries, "a", 1)
-    clock.now += LONGEST_PAUSE
+    clock.now += LASTS
     retries.keep([label("a")])
     assert retries.lasts(label("a"))
     retries.keep([])

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from driverforge_operator.app.follow import LONGEST_PAUSE, Pause
+from driverforge_operator.app.follow import Pause
 from driverforge_operator.plan.actions import Action
 from driverforge_operator.ports import Ref
 
 _ROUNDS = 16
 """How often in a pause failures are decided on again, at most: thousands may fail for one reason."""
+
+LASTS = 20.0
+"""Seconds after which a failure is told: a webhook whose pod moves to another node is away for less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,8 @@ class Retries:
         self._waiting[action.ref] = _Failure(action=action, until=max(until, not_before))
 
     def lasts(self, action: Action) -> bool:
-        """Whether it has failed for a minute, each time for a reason of its own."""
-        return self._clock() - self._since.get(action.ref, math.inf) >= LONGEST_PAUSE
+        """Whether it has failed for `LASTS` or longer, each time for a reason of its own."""
+        return self._clock() - self._since.get(action.ref, math.inf) >= LASTS
 
     def succeed(self, action: Action) -> None:
         """The next failure of the same object is its first one."""
