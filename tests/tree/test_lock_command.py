@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -28,10 +28,12 @@ from support.samples.aptrepo import Archive, Deb, SigningKey, served, signing_ke
 from support.samples.sampledebian import (
     BARE,
     BOTH_BREAK,
+    FOUR,
     MATRIX,
     NEW,
     OLD,
     SECURITY,
+    kernel_debs,
     publish,
     write_matrix,
 )
@@ -357,6 +359,20 @@ def test_the_newest_kernels_alone_are_locked_where_the_row_says_so(site: Site) -
     status, told = site.run("explain", f"debian12-amd64-535.261.03-{OLD}")
     assert status == 65
     assert "`newest: 1` of series 6.1 leaves older kernels out" in told
+
+
+def test_a_kernel_that_is_in_no_package_of_its_row_is_told_and_built_all_the_same(own: Site) -> None:
+    release = "6.1.0-54-cloud-amd64"
+    image, *headers = kernel_debs(release, "6.1.187-1", FOUR)
+    publish(own.archive, own.security, extra=[replace(image, fields={"Installed-Size": "15"}), *headers])
+    hollow = f"linux-image-{release} unpacks to 15360 bytes"
+    status, told = own.run("lock")
+    assert status == 0, told
+    assert f"1 kernels are in no package that `image:` names: {hollow}" in told
+    assert target(own).kernels[release].image is None
+    document = json.loads(own.run("lock", "--json")[1])
+    assert document["targets"][TARGET]["hollow"] == [hollow]
+    check_document("lock-report", document)
 
 
 def test_a_kernel_of_a_flavour_that_is_excluded_is_blocked_with_the_reason(site: Site) -> None:

@@ -18,8 +18,13 @@ OBJECTS, SIGNATURES = f"linux-objects-nvidia-535-{NEW}", f"linux-signatures-nvid
 WANTED = "['linux-objects-nvidia-{branch}-{release}', 'linux-signatures-nvidia-{release}']"
 
 
-def stanza(name: str, version: str) -> bytes:
-    text = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nFilename: {name}_{version}.deb\n"
+# unpacked KiB of Debian's packages of 7.2.12+deb13-cloud-amd64, by trixie-backports of 2026-11-26
+EMPTY, WHOLE = 15, 13476
+
+
+def stanza(name: str, version: str, *, installed: int = WHOLE) -> bytes:
+    text = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nInstalled-Size: {installed}\n"
+    text += f"Filename: {name}_{version}.deb\n"
     return f"{text}SHA256: {'0' * 64}\nSize: 1\n".encode()
 
 
@@ -71,12 +76,18 @@ def test_a_kernel_is_one_of_its_series_own_repositories(suite: str, found: list[
     assert [kernel.release.text for kernel in find_kernels(index, row, "amd64").found] == found
 
 
-def kernels(*packages: tuple[str, str], headers: tuple[str, ...] = ("linux-headers-{release}",)) -> Kernels:
+def kernels(
+    *packages: tuple[str, str],
+    headers: tuple[str, ...] = ("linux-headers-{release}",),
+    image: tuple[str, ...] = ("linux-image-{release}",),
+    empty: str = "none",
+) -> Kernels:
     row = sample_matrix().rows[0].on("amd64")
-    series = row.kernels[0].model_copy(update={"headers": headers})
+    series = row.kernels[0].model_copy(update={"headers": headers, "image": image})
     index = new_index()
     for name, version in packages:
-        add_stanzas(index, [stanza(name, version)], suite="bookworm")
+        size = EMPTY if name.startswith(empty) else WHOLE
+        add_stanzas(index, [stanza(name, version, installed=size)], suite="bookworm")
     return find_kernels(index, row.model_copy(update={"kernels": (series,)}), "amd64")
 
 
@@ -97,6 +108,20 @@ def test_the_image_is_of_the_headers_version_where_that_is_still_there() -> None
     (kernel,) = kernels((image, "6.1-2"), headers).found
     assert kernel.image is not None
     assert kernel.image.version == "6.1-2"
+
+
+def test_a_package_that_only_depends_on_a_kernel_is_not_its_image() -> None:
+    """Debian's linux-image-RELEASE since 6.19: the kernel is in linux-binary-RELEASE."""
+    names, image = ("linux-image-{release}", "linux-binary-{release}"), f"linux-image-{NEW}"
+    packages = ((image, "6.1"), (f"linux-headers-{NEW}", "6.1"))
+    whole = (*packages, (f"linux-binary-{NEW}", "6.1"))
+    found = kernels(*whole, image=names, empty="linux-image")
+    assert [one.image and one.image.name for one in found.found] == [f"linux-binary-{NEW}"]
+    assert found.hollow == ()
+    # its modules can be built all the same
+    found = kernels(*packages, image=names, empty="linux-image")
+    assert [(one.release.text, one.image) for one in found.found] == [(NEW, None)]
+    assert found.hollow == (f"{image} unpacks to {EMPTY << 10} bytes",)
 
 
 def test_a_type_without_packages_is_no_modules() -> None:

@@ -15,13 +15,14 @@ from support.samples.suserepo import suse_matrix
 DEVEL, HEADERS, IMAGE = "kernel-devel", "kernel-headers", "kernel-core"
 
 
-def kernels(*packages: tuple[str, str, str]) -> Kernels:
+def kernels(*packages: tuple[str, str, str], empty: str = "") -> Kernels:
     """What a row finds where repositories have these: name, version, repository."""
     (row,) = rocky_matrix().rows
     index = new_index()
     for name, version, repository in packages:
         path = f"{name}-{version}.rpm"
-        record = Record(name=name, version=version, arch="x86_64", path=path, size=1)
+        size = 0 if name == empty else None
+        record = Record(name=name, version=version, arch="x86_64", path=path, size=1, installed=size)
         add_records(index, [record], repository=repository)
     return find_kernels(index, row.on("amd64"), "amd64")
 
@@ -47,6 +48,13 @@ def test_headers_without_an_image_are_no_kernel_where_others_have_one() -> None:
 def test_a_kernel_that_lacks_one_of_its_headers_is_bare() -> None:
     there = [package for package in whole(NEW) if package[0] != HEADERS]
     assert told(kernels(*whole(OLD), *there)) == ([f"{OLD}.x86_64"], [f"{NEW}.x86_64"])
+
+
+def test_a_package_without_a_kernel_in_it_is_not_its_image() -> None:
+    """As Red Hat's `kernel`, which has nothing of its own."""
+    found = kernels(*whole(NEW), empty=IMAGE)
+    assert [(one.release.text, one.image) for one in found.found] == [(f"{NEW}.x86_64", None)]
+    assert found.hollow == (f"{IMAGE} unpacks to 0 bytes",)
 
 
 def test_of_rebuilds_of_one_release_the_newest_counts() -> None:

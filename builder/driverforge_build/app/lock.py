@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_build.advice import Selection
+from driverforge_build.discover.kernels import Kernels
 from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import closed_targets, survey
 from driverforge_build.discover.targets import asking_vendors, wanted_archives, wanted_targets
@@ -28,8 +29,7 @@ class Locked:
     """What a run did.
 
     `targets` are those that were looked at, by key, `last_read` when each of their repositories was, by id,
-    `before` what the lock held of them, `older` their kernels that are published, and that their rows leave
-    out.
+    `before` what the lock held of them, `kernels` what their repositories have.
     `nowhere` are those that were not, for want of an address, `degraded` those whose repositories cannot be
     read now, `closed` those that were read without the repositories of a subscription, `partial` without a
     vendor's. `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`:
@@ -42,7 +42,7 @@ class Locked:
     targets: Mapping[str, TargetLock]
     last_read: Mapping[str, Mapping[str, LastRead]]
     before: Mapping[str, TargetLock]
-    older: Mapping[str, tuple[str, ...]]
+    kernels: Mapping[str, Kernels]
     archives: Mapping[str, Pinning]
     changed: bool
     whole: bool
@@ -125,7 +125,7 @@ def lock_targets(
         targets=targets,
         last_read=found.last_read,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
-        older=found.older,
+        kernels=found.kernels,
         archives=archives,
         changed=merge_lock(path, targets.values(), recorded, writing=whole and not check),
         whole=whole,

@@ -140,7 +140,7 @@ def _of_repositories(
     return News(
         since="",
         targets={
-            key: target_news(lock.targets[key], after, older=found.older[key])
+            key: target_news(lock.targets[key], after, older=found.kernels[key].left_out)
             for key, after in found.targets.items()
         },
         last_read=found.last_read,

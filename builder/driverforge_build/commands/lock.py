@@ -18,7 +18,7 @@ from driverforge_build.commands.shared.output import say
 from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from driverforge_build.app.lock import Locked
     from driverforge_build.documents.locks import BaseState, FoundArchive, LockDocument
@@ -176,10 +176,11 @@ def _print(done: Locked) -> None:
             say(f"  {_base_told(f'{driver}: driver image', image)}")
         for line in changes(before, target) if before else ():
             say(f"  {line}")
-        if older := done.older[key]:
+        if older := done.kernels[key].older:
             say(f"  {len(older)} older kernels left out, as `newest:` of their series says")
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
+        _print_hollow(key, done.kernels[key].hollow)
     if done.nowhere:
         error = next(iter(done.nowhere.values()))
         say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
@@ -191,6 +192,17 @@ def _print(done: Locked) -> None:
         say(f"  e.g. {error.resolution}", err=True)
     for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
+
+
+def _print_hollow(key: str, hollow: Sequence[str]) -> None:
+    """Kernels that `verify` cannot boot: images are built of their headers all the same."""
+    if hollow:
+        say(f"{key}: {len(hollow)} kernels are in no package that `image:` names: {hollow[-1]}", err=True)
+        say(
+            "  name the package that has the kernel itself in `image:` of their series in the matrix, those "
+            "with its modules in `modules:`, and lock again; until then `verify` cannot boot these kernels",
+            err=True,
+        )
 
 
 def _print_closed(closed: Mapping[str, DriverforgeError]) -> None:
@@ -243,7 +255,8 @@ def _document(path: Path, done: Locked) -> LockDocument:
             key: {
                 "kernels": list(target.kernels),
                 "without_headers": list(target.without_headers),
-                "older": list(done.older[key]),
+                "older": list(done.kernels[key].left_out),
+                "hollow": list(done.kernels[key].hollow),
                 "drivers": list(target.drivers),
                 "suites": {suite.suite: suite.date for suite in target.repositories},
                 "state": state_of_all(done.last_read[key].values()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_build.discover.offered import Package, Requirement
@@ -11,14 +11,20 @@ from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.model import KernelSeries
 from driverforge_core.kernel import KernelRelease
 
+SMALLEST = 4 << 20
+"""Bytes, unpacked. A package with less holds no kernel: Debian's for clouds has 13 MB, and what only depends
+on a kernel (linux-image-7.2.12+deb13-amd64, Red Hat's `kernel`) has some kilobytes or nothing.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One kernel of a repository, and the packages that a build of its modules needs.
 
     `headers` are extracted for a build; `compiler` is what they name ('gcc-12'); `links` what their programs
-    need. `image` is None where the repositories have headers alone. `modules` are the packages beside the
-    image with further modules of the kernel that are there.
+    need. `image` is None where the repositories have headers alone, or `hollow` packages in its place, which
+    hold no kernel. `modules` are the packages beside the image with further modules of the kernel that are
+    there.
     """
 
     release: KernelRelease
@@ -28,6 +34,7 @@ class Kernel:
     image: Package | None
     links: tuple[Requirement, ...]
     modules: tuple[Package, ...] = ()
+    hollow: tuple[Package, ...] = ()
 
     @property
     def packages(self) -> tuple[Package, ...]:
@@ -45,6 +52,35 @@ class Kernels:
     found: tuple[Kernel, ...]
     without_headers: tuple[KernelRelease, ...]
     older: tuple[KernelRelease, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The releases of `older`."""
+        return tuple(release.text for release in self.older)
+
+    @property
+    def hollow(self) -> tuple[str, ...]:
+        """The kernels of which no package was found to hold them, with what was found in its place."""
+        return tuple(
+            f"{package.name} unpacks to {package.installed} bytes"
+            for kernel in self.found
+            if kernel.image is None
+            for package in kernel.hollow[:1]
+        )
+
+
+def choose_image(offered: Iterable[Package | None]) -> tuple[Package | None, tuple[Package, ...]]:
+    """The first package with a kernel in it, and those before it that hold none.
+
+    A name says nothing: Debian's linux-image-RELEASE has the kernel up to 6.18; from 6.19 on it depends on
+    linux-binary-RELEASE, which has it.
+    """
+    hollow: list[Package] = []
+    for package in filter(None, offered):
+        if package.installed is None or package.installed >= SMALLEST:
+            return package, tuple(hollow)
+        hollow.append(package)
+    return None, tuple(hollow)
 
 
 def sorted_kernels(found: Mapping[str, Kernel], bare: Mapping[str, KernelRelease]) -> Kernels:

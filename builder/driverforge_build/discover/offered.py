@@ -70,7 +70,8 @@ class Condition:
 class Package:
     """A version of a package in a repository.
 
-    `preference` orders repositories: AUTOMATIC or ON_REQUEST.
+    `preference` orders repositories: AUTOMATIC or ON_REQUEST. `size` and `installed` are bytes, of the file
+    and unpacked; `installed` is None where the index does not say.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Package:
     suite: str
     preference: int
     conditions: tuple[Condition, ...] = ()
+    installed: int | None = None
 
     @property
     def upstream(self) -> str:

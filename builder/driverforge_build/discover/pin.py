@@ -36,12 +36,12 @@ class Pinned:
     """The pins of one target.
 
     `problems` holds what stopped a driver, by driver version; the others are whole. `unfit` is what keeps
-    drivers from having what nodes with NVSwitches run: their images serve the others. `older` are kernels
-    that are published, and that the row leaves out.
+    drivers from having what nodes with NVSwitches run: their images serve the others. `kernels` are all that
+    the repositories have.
     """
 
     target: TargetLock
-    older: tuple[str, ...] = ()
+    kernels: Kernels
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
     unfit: Mapping[str, DriverforgeError] = field(default_factory=dict)
 
@@ -92,8 +92,7 @@ def pin_target(
         },
         without_headers=tuple(release.text for release in kernels.without_headers),
     )
-    older = tuple(release.text for release in kernels.older)
-    return Pinned(target=target, older=older, problems=problems, unfit=unfit)
+    return Pinned(target=target, kernels=kernels, problems=problems, unfit=unfit)
 
 
 def pin_driver(

@@ -10,7 +10,7 @@ from functools import partial
 
 from driverforge_build.discover.answers import header_answers, probes_for
 from driverforge_build.discover.entitlement import left_out, needs, without_vendors
-from driverforge_build.discover.kernels import newest_alone
+from driverforge_build.discover.kernels import Kernels, newest_alone
 from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
 from driverforge_build.discover.pin import OtherVersion, Pinned, pin_target
 from driverforge_build.discover.settings import Nowhere, Settings
@@ -40,13 +40,13 @@ class Survey:
     `degraded` for those whose repositories cannot be read now, or are not signed by anybody trusted. `closed`
     are targets that were read without the repositories of a subscription, `partial` those read without a
     vendor's, with what they lack. `unfit` are drivers, as in `problems`, that a vendor has other versions
-    for. `older` are the kernels of each target that are published, and that its row leaves out. `last_read`
-    says of each target's repositories, by id, when they were read.
+    for. `kernels` are those of each target's repositories. `last_read` says of these, by id, when they were
+    read.
     """
 
     targets: Mapping[str, TargetLock]
     last_read: Mapping[str, Mapping[str, LastRead]]
-    older: Mapping[str, tuple[str, ...]]
+    kernels: Mapping[str, Kernels]
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, Unavailable]
     degraded: Mapping[str, DriverforgeError]
@@ -66,7 +66,7 @@ def survey(
     """
     found: dict[str, TargetLock] = {}
     times: dict[str, Mapping[str, LastRead]] = {}
-    older: dict[str, tuple[str, ...]] = {}
+    kernels: dict[str, Kernels] = {}
     problems: dict[str, DriverforgeError] = {}
     read: dict[Place, VerifiedRepository] = {}
     located, nowhere = _located(targets, settings)
@@ -89,7 +89,7 @@ def survey(
             if known and any(map(known.suite, answers.unread)):
                 raise degraded(answers.unread)
             if not settings.accept_shrink:
-                check_losses(known, pinned.target, older=pinned.older)
+                check_losses(known, pinned.target, older=pinned.kernels.left_out)
         except Nowhere as error:
             nowhere[key] = error
             continue
@@ -110,7 +110,7 @@ def survey(
                 problems[name] = _at_row(matrix, row, driver, pinned.problems[driver.version])
             if driver.version in lacking.unfit:
                 unfit[name] = _at_row(matrix, row, driver, lacking.unfit[driver.version])
-        found[key], older[key] = pinned.target, pinned.older
+        found[key], kernels[key] = pinned.target, pinned.kernels
         times[key] = {one.id: one.last_read for one in answers.repositories if one.id not in answers.unread}
         log.info(
             "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
@@ -120,7 +120,7 @@ def survey(
     return Survey(
         targets=found,
         last_read=times,
-        older=older,
+        kernels=kernels,
         problems=problems,
         nowhere=nowhere,
         degraded=failed,

@@ -30,12 +30,14 @@ class LockedTarget(TypedDict):
     `suites` maps each to the date of its index, `read` to when that was read; `state` is `stale` where one of
     them is from the cache. `base` is null where the base image names its own digest;
     `images` are the driver images of payload `image`, by driver version, but for those that do. `older` are
-    kernels that are published, and that the row of their series leaves out (`newest`).
+    kernels that are published, and that the row of their series leaves out (`newest`), `hollow` packages that
+    should have a kernel and have none, with their size.
     """
 
     kernels: list[str]
     without_headers: list[str]
     older: list[str]
+    hollow: list[str]
     drivers: list[str]
     suites: dict[str, str]
     state: State

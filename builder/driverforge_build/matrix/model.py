@@ -77,7 +77,8 @@ class KernelSeries(Row):
         description="Packages with the headers; {release} is uname -r, {plain} the same without its +variant."
     )
     image: SomePackageNames = Field(
-        description="Packages, in order of preference, with the kernel itself; as in `headers`."
+        description="Packages, in order of preference, with the kernel itself (not what only depends on it); "
+        "as in `headers`."
     )
 
     modules: PackageNames = Field(

@@ -74,7 +74,8 @@ def read_tree(root: Path, release: str) -> KernelTree:
         raise InputError(
             f"the packages of kernel {release} hold no kernel to boot",
             details=[f"looked for {path.relative_to(root)}" for path in images],
-            resolution="driverforge lock, so that the lock names the kernel's own packages",
+            resolution="name the package that has it in `image:` of its series in the matrix, those with its "
+            "modules in `modules:`, and run `driverforge lock`",
         )
     builtin = home / "modules.builtin"
     return KernelTree(
@@ -92,8 +93,9 @@ def kernel_packages(kernel: LockedKernel) -> tuple[LockedPackage, ...]:
     if kernel.image is None:
         raise InputError(
             f"the lock has no package with the kernel {kernel.release} itself",
-            details=["its repositories had headers alone"],
-            resolution="leave its cells out with --skip, or lock from a repository that has it",
+            details=["its repositories had headers alone, or its row names packages without a kernel"],
+            resolution="`driverforge lock` says which; leave its cells out with --skip, lock from a "
+            "repository that has it, or name its package in `image:` of its series in the matrix",
         )
     return (kernel.image, *kernel.modules)
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from driverforge_build.discover.kernels import SMALLEST
 from support.likes import headers
 from support.likes.likeness import Likeness, debians, fabric, likeness, thin, write
 from support.machines import kernels
@@ -167,7 +168,5 @@ def _packages(work: Path, kernel: Kernel) -> dict[str, list[Rpm]]:
 def _kernel_images() -> list[Rpm]:
     version, _, release = RELEASE.removesuffix(".x86_64").partition("-")
     provided = (f"kernel-uname-r = {RELEASE}", "installonlypkg(kernel)")
-    names = ("kernel-core", "kernel-modules-core", "kernel-modules")
-    return [
-        thin(name, version, release, provides=provided if name == "kernel-core" else ()) for name in names
-    ]
+    core = thin("kernel-core", version, release, provides=provided, zeros=SMALLEST)
+    return [core, *(thin(name, version, release) for name in ("kernel-modules-core", "kernel-modules"))]

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from driverforge_build.discover.kernels import SMALLEST
 from support.likes import headers, modules
 from support.likes.likeness import STANDS_IN, Likeness, debians, fabric, likeness, thin, write
 from support.machines import kernels
@@ -92,7 +93,7 @@ def _make(folder: Path, kernel: Kernel, key: SigningKey) -> None:
         contents = {
             "SLE_BCI": [*_tools(work), *_headers(work, kernel)],
             "sle-module-basesystem": [
-                thin("kernel-default", *_rebuilt()),
+                thin("kernel-default", *_rebuilt(), zeros=SMALLEST),
                 thin("infiniband-diags", "57.0", "150700.1.2"),
                 thin("libOpenCL1", "2.2.11", "150500.1.1", requires=("glibc >= 2.38",)),
                 _kmp(work, kernel),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from driverforge_build.discover.kernels import SMALLEST
 from driverforge_build.matrix.load import Matrix, parse_matrix
 from support.samples.aptrepo import SigningKey
 from support.samples.rpmrepo import Rpm, add_metadata, build_all, index, sign_index
@@ -245,6 +246,7 @@ def _core(kernel: str, machine: str, variant: str = "") -> Rpm:
         release=release,
         arch=machine,
         provides=(f"kernel-uname-r = {uname}", "installonlypkg(kernel)", *symbols),
+        zeros=SMALLEST,
     )
 
 

@@ -26,7 +26,8 @@ from support.samples.aptrepo import SigningKey
 class Rpm:
     """A binary package. `files` maps an absolute path inside it to its text.
 
-    `tree` is a folder with more files, of any kind; their folders are the system's.
+    `tree` is a folder with more files, of any kind; their folders are the system's. `zeros` is how many bytes
+    a file of nothing else has, where it matters how large a package is.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Rpm:
     files: Mapping[str, str] = field(default_factory=dict)
     summary: str = "made for a test"
     tree: Path | None = None
+    zeros: int = 0
 
     @property
     def file_name(self) -> str:
@@ -60,9 +62,13 @@ class Rpm:
 
     def install(self) -> str:
         copied = f"mkdir -p %{{buildroot}}\ncp -a '{self.tree}/.' %{{buildroot}}/\n" if self.tree else ""
-        return copied + "".join(
-            f"mkdir -p %{{buildroot}}{path.rpartition('/')[0]}\nprintf '%s' '{text}' >%{{buildroot}}{path}\n"
-            for path, text in self.files.items()
+        return (
+            copied
+            + "".join(
+                f"mkdir -p %{{buildroot}}{path.rpartition('/')[0]}\nprintf '%s' '{text}' >%{{buildroot}}{path}\n"
+                for path, text in {**self.files, **({self._zeros: ""} if self.zeros else {})}.items()
+            )
+            + (f"truncate -s {self.zeros} %{{buildroot}}{self._zeros}\n" if self.zeros else "")
         )
 
     def paths(self) -> list[str]:
@@ -71,7 +77,11 @@ class Rpm:
         found = [
             f"/{path.relative_to(self.tree or '')}" for path in inside if path.is_symlink() or path.is_file()
         ]
-        return [*(f'"{path}"' for path in found), *self.files]
+        return [*(f'"{path}"' for path in found), *self.files, *([self._zeros] if self.zeros else [])]
+
+    @property
+    def _zeros(self) -> str:
+        return f"/usr/share/{self.name}-{self.version}-{self.release}.zeros"
 
 
 def _spec(packages: Sequence[Rpm]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from driverforge_build.discover.kernels import SMALLEST
 from driverforge_build.matrix.load import Matrix, parse_matrix
 from support.samples.aptrepo import SigningKey
 from support.samples.rpmrepo import Rpm, build_all, index, sign_index
@@ -107,7 +108,7 @@ def _kmp(kernel: str, driver: str = DRIVER) -> Rpm:
 
 
 BASESYSTEM = [
-    Rpm(name="kernel-default", version="6.4.0", release="150700.53.40.1", arch="x86_64"),
+    Rpm(name="kernel-default", version="6.4.0", release="150700.53.40.1", arch="x86_64", zeros=SMALLEST),
     _kmp("6.4.0-150700.53.40"),
     # of a later driver, and of the service pack before
     _kmp("6.4.0-150700.53.40", "595.91.07"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from driverforge_build.discover.kernels import Kernel, Kernels, sorted_kernels
+from driverforge_build.discover.kernels import Kernel, Kernels, choose_image, sorted_kernels
 from driverforge_build.discover.offered import Package, PackageIndex, Requirement
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
@@ -31,12 +31,12 @@ def find_kernels(index: PackageIndex, row: OsRow, arch: Arch) -> Kernels:
     bare: dict[str, KernelRelease] = {}
     for series in row.kernels:
         for release in _releases(index, series, arch):
-            image = _newest(index, series.image_packages(release.text), series)
-            headers = [_newest(index, [name], series) for name in series.header_packages(release.text)]
-            if image is None:
+            images = [_newest(index, name, series) for name in series.image_packages(release.text)]
+            headers = [_newest(index, name, series) for name in series.header_packages(release.text)]
+            if not any(images):
                 continue
             whole = [package for package in headers if package is not None]
-            kernel = _kernel(index, series, release, whole, image) if len(whole) == len(headers) else None
+            kernel = _kernel(index, series, release, whole, images) if len(whole) == len(headers) else None
             if kernel is None:
                 bare[release.text] = release
             else:
@@ -66,22 +66,17 @@ def _parsed(text: str) -> KernelRelease | None:
         return None
 
 
-def _newest(index: PackageIndex, names: Sequence[str], series: KernelSeries) -> Package | None:
-    """The first of the names that one of the series' repositories has, in its newest version there."""
-    for name in names:
-        if (
-            package := next((one for one in index.versions(name) if one.suite in series.repositories), None)
-        ) is not None:
-            return package
-    return None
+def _newest(index: PackageIndex, name: str, series: KernelSeries) -> Package | None:
+    """The newest version of a package that one of the series' repositories has."""
+    return next((one for one in index.versions(name) if one.suite in series.repositories), None)
 
 
 def _kernel(
     index: PackageIndex,
     series: KernelSeries,
     release: KernelRelease,
-    headers: list[Package],
-    image: Package,
+    headers: Sequence[Package],
+    images: Sequence[Package | None],
 ) -> Kernel | None:
     """A kernel with all parts of its headers, None where one is missing."""
     compiler = ""
@@ -103,18 +98,18 @@ def _kernel(
             # what the headers' programs are linked with; linux-base and the image are for a running system
             elif not first.name.startswith("linux-"):
                 links.add(Requirement(name=first.name))
+    version = headers[0].version
+    image, hollow = choose_image(_matching(index, one, version) for one in images if one)
+    modules = (_newest(index, name, series) for name in series.module_packages(release.text))
     return Kernel(
         release=release,
         series=series,
         compiler=compiler or series.compilers[0],
         headers=tuple(whole[name] for name in sorted(whole)),
-        image=_matching(index, image, headers[0].version),
+        image=image,
         links=tuple(sorted(links, key=str)),
-        modules=tuple(
-            _matching(index, found, headers[0].version)
-            for found in (_newest(index, [name], series) for name in series.module_packages(release.text))
-            if found is not None
-        ),
+        modules=tuple(_matching(index, found, version) for found in modules if found),
+        hollow=hollow,
     )
 
 

@@ -124,6 +124,8 @@ def _package(stanza: bytes, suite: str, preference: int) -> Package:
             size=int(fields["Size"]),
             suite=suite,
             preference=preference,
+            # KiB, deb-control(5)
+            installed=int(said) << 10 if (said := fields.get("Installed-Size", "")) else None,
         )
     except (KeyError, ValueError) as error:
         raise InputError(

@@ -152,4 +152,5 @@ def _package(record: Record, repository: str, preference: int) -> Package:
         suite=repository,
         preference=preference,
         conditions=tuple(one for _, conditions in rich for one in conditions),
+        installed=record.installed,
     )

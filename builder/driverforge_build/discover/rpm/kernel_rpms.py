@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from driverforge_build.discover.kernels import Kernel, Kernels, sorted_kernels
+from driverforge_build.discover.kernels import Kernel, Kernels, choose_image, sorted_kernels
 from driverforge_build.discover.offered import Package, PackageIndex
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
@@ -39,12 +39,12 @@ def find_kernels(index: PackageIndex, row: OsRow, arch: Arch) -> Kernels:
         for text, (release, anchor) in headers[0].items():
             parts = [anchor, *(_beside(index, name, anchor, series) for name in _names(series.headers)[1:])]
             whole = [part for part in parts if part is not None]
-            image = next((one[text][1] for one in images if text in one), None)
-            if len(whole) == len(parts) and (image is not None or not have_images):
+            offered = [one[text][1] for one in images if text in one]
+            if len(whole) == len(parts) and (offered or not have_images):
                 beside = (_beside(index, name, anchor, series) for name in _names(series.modules))
                 modules = tuple(package for package in beside if package is not None)
-                found[text] = _kernel(release, series, whole, image, modules)
-            elif image is not None:
+                found[text] = _kernel(release, series, whole, offered, modules)
+            elif offered:
                 bare[text] = release
         for one in images:
             bare |= {text: release for text, (release, _) in one.items() if text not in headers[0]}
@@ -108,9 +108,10 @@ def _kernel(
     release: KernelRelease,
     series: KernelSeries,
     headers: list[Package],
-    image: Package | None,
+    images: list[Package],
     modules: tuple[Package, ...],
 ) -> Kernel:
+    image, hollow = choose_image(images)
     links = {one for package in headers for (one, *_) in package.depends if _LIBRARY.fullmatch(one.name)}
     return Kernel(
         release=release,
@@ -120,4 +121,5 @@ def _kernel(
         image=image,
         links=tuple(sorted(links, key=str)),
         modules=modules,
+        hollow=hollow,
     )

@@ -84,6 +84,7 @@ class Record:
     path: str = ""
     sum: Sum = _NO_SUM
     size: int = 0
+    installed: int | None = None
     requires: list[Requirement] = field(default_factory=list)
     rich: list[str] = field(default_factory=list)
     provides: list[Requirement] = field(default_factory=list)
@@ -179,6 +180,7 @@ class _Reader:
             self._record.version = version if epoch in ("", "0") else f"{epoch}:{version}"
         elif tag == "size":
             self._record.size = int(attributes["package"])
+            self._record.installed = int(attributes["installed"]) if "installed" in attributes else None
         elif tag == "location":
             self._record.path = _below(attributes)
         elif tag in ("rpm:requires", "rpm:provides"):
