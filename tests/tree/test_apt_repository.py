@@ -87,12 +87,23 @@ def test_an_index_may_be_packed_in_one_way_alone(
     assert [package.version for package in catalogue.versions("b")] == ["2"]
 
 
-@pytest.mark.parametrize(("fields", "preference"), [({}, 500), ({"NotAutomatic": "yes"}, 100)])
-def test_a_suite_that_asks_not_to_be_used_by_itself_comes_last(
-    archive: Archive, tmp_path: Path, fields: dict[str, str], preference: int
+@pytest.mark.parametrize(
+    ("fields", "role", "preference"),
+    [
+        ({}, "main", 500),
+        ({}, "security", 500),
+        ({"NotAutomatic": "yes"}, "main", 100),
+        # what a mirror of backports may have lost
+        ({}, "backports", 100),
+        ({}, "extra", 100),
+    ],
+)
+def test_a_suite_that_is_not_used_by_itself_comes_last(
+    archive: Archive, tmp_path: Path, fields: dict[str, str], role: str, preference: int
 ) -> None:
     archive.publish("bookworm", {"main": DEBS}, fields=fields)
-    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
+    row = Repository.model_validate({**ROW.model_dump(), "role": role})
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive, row=row), now=NOW)
     read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue := new_index())
     assert catalogue.versions("a")[0].preference == preference
 

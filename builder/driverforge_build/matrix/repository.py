@@ -74,7 +74,11 @@ class Repository(Row):
     entitled: Flag = Field(
         default=False, description="true: it answers to a subscription only, which the host or a secret has."
     )
-    role: Literal["main", "updates", "security", "backports", "extra"] = Field(default="main")
+    role: Literal["main", "updates", "security", "backports", "extra"] = Field(
+        default="main",
+        description="What it is to the others. From `backports` and `extra` comes what is asked for by name, "
+        "and what no other has, whatever the mirror's copy says of itself.",
+    )
     optional: Flag = Field(
         default=False, description="true: not enabled in the base image, only read for kernels and drivers."
     )
@@ -85,6 +89,11 @@ class Repository(Row):
         from there is asked for by name.
         """
         return bool(self.role == "extra" and self.urls and (self.key or self.keyring))
+
+    @property
+    def on_request(self) -> bool:
+        """Whether other repositories go first, whatever versions it has: no base image has it enabled."""
+        return self.role in ("backports", "extra") or self.entitled
 
     @property
     def flat(self) -> bool:

@@ -61,15 +61,13 @@ class Rpm:
         return "".join(f"{tag}: {value}\n" for tag, value in known if value)
 
     def install(self) -> str:
-        copied = f"mkdir -p %{{buildroot}}\ncp -a '{self.tree}/.' %{{buildroot}}/\n" if self.tree else ""
-        return (
-            copied
-            + "".join(
-                f"mkdir -p %{{buildroot}}{path.rpartition('/')[0]}\nprintf '%s' '{text}' >%{{buildroot}}{path}\n"
-                for path, text in {**self.files, **({self._zeros: ""} if self.zeros else {})}.items()
-            )
-            + (f"truncate -s {self.zeros} %{{buildroot}}{self._zeros}\n" if self.zeros else "")
-        )
+        made = [f"mkdir -p %{{buildroot}}\ncp -a '{self.tree}/.' %{{buildroot}}/\n"] if self.tree else []
+        for path, text in {**self.files, **({self._zeros: ""} if self.zeros else {})}.items():
+            made.append(f"mkdir -p %{{buildroot}}{path.rpartition('/')[0]}\n")
+            made.append(f"printf '%s' '{text}' >%{{buildroot}}{path}\n")
+        if self.zeros:
+            made.append(f"truncate -s {self.zeros} %{{buildroot}}{self._zeros}\n")
+        return "".join(made)
 
     def paths(self) -> list[str]:
         """All that is in it, as a .spec file lists it."""

@@ -308,8 +308,11 @@ def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index:
                 "holds it whole",
             )
         index = downloads.blob(_index_blob(suite, *found))
-        # a vendor's packages are for those who ask for them: a distribution may have some of the same names
-        normal = suite.release.automatic and not location.repository.flat
+        # a vendor's packages are for those who ask for them: a distribution may have some of the same names.
+        # The row counts beside the suite's own word: aptly and reprepro leave NotAutomatic out of what they
+        # publish unless they are told
+        own = location.repository
+        normal = suite.release.automatic and not (own.flat or own.on_request)
         preference = AUTOMATIC if normal else ON_REQUEST
         add_stanzas(
             package_index,

@@ -128,8 +128,7 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         streams=not repository.vendors,
         must_be_signed=repository.signed == "index",
         certificate=certificate,
-        # no base image has these enabled: they are for kernels, and what a driver asks of them
-        preference=ON_REQUEST if repository.entitled or repository.role == "extra" else AUTOMATIC,
+        preference=ON_REQUEST if repository.on_request else AUTOMATIC,
         guessed=bool(given) and not exact and repository.entitled and repository.optional,
     )
 
