@@ -57,7 +57,8 @@ hold() {{
 # each load of a module gives its folder another inode
 LOADED = "stat -c %i /sys/module/nvidia"
 NOTHING = "modules: \nfiles: \nmounts: 0 0\nfirmware path: \n"
-
+# what the kernel adds here to the tests of the tree tier is little, and each start of Python takes seconds
+AS_ON_A_FAKE = pytest.mark.full(reason="the tree tier has it, on a fake host")
 
 Start = Callable[..., AbstractContextManager[Guest]]
 
@@ -156,6 +157,7 @@ def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(
         )
 
 
+@AS_ON_A_FAKE
 def test_a_driver_with_one_module_is_no_driver(node: Start, kernel: Kernel) -> None:
     """The rest of it is gone, and so are the modules that the image had: it was Ready once."""
     with node() as guest:
@@ -191,6 +193,7 @@ def test_a_driver_that_the_host_loaded_stays_until_it_is_to_be_taken_over(node: 
         assert run(guest, "stop; left").endswith(NOTHING)
 
 
+@AS_ON_A_FAKE
 def test_the_sidecar_loads_peermem_once_the_network_driver_is_there(node: Start) -> None:
     network = f"{drivernode.CONTAINER}/run/mellanox/drivers"
     with node() as guest:
@@ -310,6 +313,7 @@ def test_kill_9_at_step_boundaries_and_a_new_start_give_the_same_state(
         assert any(what in line for line in killed), (what, killed)
 
 
+@AS_ON_A_FAKE
 def test_a_second_instance_exits_at_once_and_changes_nothing(node: Start) -> None:
     """D6, against a real lock and a real first instance."""
     with node() as guest:
@@ -353,6 +357,7 @@ def test_a_key_that_the_kernel_does_not_know(node: Start, kernel: Kernel, tmp_pa
         assert left == NOTHING
 
 
+@AS_ON_A_FAKE
 def test_modules_of_another_kernel(node: Start, kernel: Kernel, kernel_612: Kernel) -> None:
     other = kmods.mock(kernel_612)
     with node(drivernode.container_files(other, kernel.release)) as guest:
@@ -375,6 +380,7 @@ def test_a_module_that_fails_in_its_init_leaves_nothing(node: Start) -> None:
         assert left == NOTHING
 
 
+@AS_ON_A_FAKE
 def test_no_gpu(node: Start) -> None:
     with node(gpu=False) as guest:
         status, message, left = refused(guest)
@@ -396,6 +402,7 @@ def test_a_gpu_that_belongs_to_another_driver(node: Start) -> None:
         assert left == NOTHING
 
 
+@AS_ON_A_FAKE
 def test_a_full_disk(node: Start, kernel: Kernel) -> None:
     firmware = {
         f"/payload/opt/driverforge/firmware/nvidia/{kmods.MOCK_VERSION}/gsp_tu10x.bin": bytes(4 << 20)
@@ -417,6 +424,7 @@ def test_a_full_disk(node: Start, kernel: Kernel) -> None:
         assert left == NOTHING
 
 
+@AS_ON_A_FAKE
 def test_not_root(node: Start) -> None:
     with node() as guest:
         plain = f"chroot --userspec=65534:65534 {drivernode.CONTAINER} /usr/local/bin/driverctl init"
