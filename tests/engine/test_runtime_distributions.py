@@ -17,7 +17,7 @@ import pytest
 from driverctl import cli
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_host.adapters.real import real_host
-from driverforge_toolkit.doctor import rules_runtime
+from driverforge_toolkit.doctor import rules_template
 from driverforge_toolkit.doctor.evidence import NodeEvidence, TemplateEvidence, ToolkitEvidence
 from support.machines import advice
 from support.machines.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node
@@ -198,7 +198,7 @@ def test_a_node_that_a_template_has_taken_down_comes_back_with_the_doctors_comma
                 ),
             ),
         )
-        found = rules_runtime.template_without_base(evidence)
+        found = rules_template.template_without_base(evidence)
         assert found is not None
         followed = advice.follow(found.command, node)
         assert followed.status == 0, followed.stderr

@@ -42,6 +42,7 @@ def handler(
     return f'[{table}]\n{type_}[{table}.options]\nBinaryName = "{program}"\n'
 
 
+KATA3 = f'[{CRI3}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'
 RUNC = f'[{CRI}.containerd.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\n'
 ROOT = "version = 2\n" + RUNC
 GOOD = "version = 2\n" + RUNC + handler()
@@ -50,9 +51,8 @@ GOOD = "version = 2\n" + RUNC + handler()
 def containerd(
     root: str, drop_in: str = "", *, loose: str = "", version: tuple[int, ...] = (1, 7, 24), **more: Any
 ) -> RuntimeEvidence:
-    documents = {
-        path: parse(text.encode(), path) for path, text in ((CONFIG, root), (DROP_IN, drop_in)) if text
-    }
+    texts = {path: text for path, text in ((CONFIG, root), (DROP_IN, drop_in)) if text}
+    documents = {path: parse(text.encode(), path) for path, text in texts.items()}
     beside = {DROP_IN: parse(loose.encode(), DROP_IN)} if loose else {}
     return RuntimeEvidence(
         kind="containerd",
@@ -60,6 +60,7 @@ def containerd(
         socket=SOCKET,
         version=version,
         documents=documents,
+        texts=texts,
         loose=beside,
         **more,
     )
@@ -162,6 +163,11 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
         (
             facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))),
             facts(containerd(ROOT, "version = 2\n", version=(2, 2, 0))),
+        ),
+        # of kata's, which 2.3.0 to 2.3.4 refuse alone
+        (
+            facts(containerd(ROOT, "version = 3\n" + KATA3, version=(2, 3, 4))),
+            facts(containerd(ROOT, "version = 3\n" + KATA3, version=(2, 3, 5))),
         ),
         (
             facts(containerd(ROOT, "version = 3\n", version=())),
@@ -540,21 +546,20 @@ def test_what_is_printed() -> None:
     found = examine(broken)
     assert as_text(found, broken).partition("\n\n")[0] == (
         "drop-in-version: a drop-in has a higher version than the root file: "
-        "containerd 2.2 and later do not start\n"
+        "containerd 2.2 does not start\n"
         f"  | {CONFIG}: version = 2\n"
         f"  | {DROP_IN}: version = 4\n"
         f"  next: mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply\n"
-        "  see:  aicr#1688, aicr#1689, containerd#12891"
+        "  see:  aicr#1688, aicr#1689, containerd#12891, containerd#13939"
     )
     document = as_document(found, broken)
     assert document["looked_at"] == list(looked_at(broken))
     assert document["found"] == [
         {
             "id": "drop-in-version",
-            "what": "a drop-in has a higher version than the root file: "
-            "containerd 2.2 and later do not start",
+            "what": "a drop-in has a higher version than the root file: containerd 2.2 does not start",
             "evidence": [f"{CONFIG}: version = 2", f"{DROP_IN}: version = 4"],
             "next": f"mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply",
-            "issues": ["aicr#1688", "aicr#1689", "containerd#12891"],
+            "issues": ["aicr#1688", "aicr#1689", "containerd#12891", "containerd#13939"],
         }
     ]

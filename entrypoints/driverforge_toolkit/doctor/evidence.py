@@ -12,6 +12,8 @@ from driverforge_toolkit.runtime.journal import JournalEntry
 from driverforge_toolkit.runtime.model import RuntimeKind
 from driverforge_toolkit.runtime.transaction.refused import RefusedChange
 
+APPLY = "driverctl runtime apply"
+
 Document = Mapping[str, object]
 Handlers = Mapping[str, str | None]
 
@@ -28,6 +30,7 @@ class RuntimeEvidence:
     socket: str = ""
     version: tuple[int, ...] = ()
     documents: Mapping[str, Document] = field(default_factory=dict)  # the files that it reads, in its order
+    texts: Mapping[str, str] = field(default_factory=dict)  # the same files as they are written
     # files of its drop-in folders that it does not read
     loose: Mapping[str, Document] = field(default_factory=dict)
     broken: tuple[str, ...] = ()  # why its files cannot be read, in our words or in those of its own program
@@ -120,6 +123,13 @@ class NodeEvidence:
     lock_held: bool = False  # a driverctl changes the runtime right now
     ready: tuple[str, ...] = ()  # names in /run/nvidia/validations
     logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # where from -> lines
+
+    @property
+    def containerds(self) -> tuple[RuntimeEvidence, ...]:
+        return tuple(runtime for runtime in self.runtimes if runtime.kind == "containerd")
+
+    def serves_kubelet(self, runtime: RuntimeEvidence) -> bool:
+        return self.kubelet and (not self.kubelet_sockets or runtime.socket in self.kubelet_sockets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

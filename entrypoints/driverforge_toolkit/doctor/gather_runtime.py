@@ -138,7 +138,7 @@ def of_node(
     found = [_ask(host, sockets, _with_drop_in(daemon, entries)) for daemon in running.values()]
     known = {runtime.config for runtime in found}
     found += [
-        _from_files(host, daemon)[0]
+        from_files(host, daemon)[0]
         for daemon in _usual_daemons(host, entries, ())
         if daemon.config not in known
     ]
@@ -148,7 +148,7 @@ def of_node(
 def of_dump(
     host: Host, entries: Iterable[journal.JournalEntry], logs: Mapping[str, Sequence[str]]
 ) -> tuple[RuntimeEvidence, ...]:
-    return tuple(_from_files(host, daemon)[0] for daemon in _usual_daemons(host, entries, _version(logs)))
+    return tuple(from_files(host, daemon)[0] for daemon in _usual_daemons(host, entries, _version(logs)))
 
 
 def _usual_daemons(
@@ -195,7 +195,7 @@ def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
 
 
 def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence:
-    evidence, files = _from_files(host, daemon)
+    evidence, files = from_files(host, daemon)
     evidence = replace(evidence, runs=True)
     with suppress(DriverforgeError):  # it serves no pods, or is about to end: other rules say why
         stated = runtime_files.handlers(evidence)
@@ -211,7 +211,7 @@ def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence
     return evidence
 
 
-def _from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Contents]:
+def from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Contents]:
     """What its files say, and these; none where one of them is broken."""
     evidence = RuntimeEvidence(
         kind=daemon.kind,
@@ -234,7 +234,8 @@ def _from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Con
         }
     except InputError as error:
         return replace(evidence, broken=(error.brief, *error.details)), {}
-    return replace(evidence, documents=documents, loose=beside), files
+    texts = {path: (file.data or b"").decode("utf-8", "replace") for path, file in files.items()}
+    return replace(evidence, documents=documents, texts=texts, loose=beside), files
 
 
 def _unread_files(node: Files, daemon: RuntimeDaemon, read_files: Contents) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from driverforge_toolkit.doctor import rules_node, rules_runtime
+from driverforge_toolkit.doctor import rules_node, rules_runtime, rules_template, rules_versions
 from driverforge_toolkit.doctor.evidence import Diagnosis, NodeEvidence, RuntimeEvidence
 
 
@@ -27,10 +27,11 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="drop-in-version",
-        check=rules_runtime.drop_in_version,
+        check=rules_versions.drop_in_version,
         symptom="containerd does not start: `drop-in config version 4 higher than root config version 2`",
-        cause="the drop-in was made from `containerd config dump`, which prints the newest version",
-        issues=("aicr#1688", "aicr#1689", "containerd#12891"),
+        cause="the drop-in was made from `containerd config dump`, which prints the newest version; "
+        "2.3.0 to 2.3.4 refuse it, older ones lose settings, later ones take it",
+        issues=("aicr#1688", "aicr#1689", "containerd#12891", "containerd#13939"),
     ),
     Rule(
         id="config-broken",
@@ -68,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="template-without-base",
-        check=rules_runtime.template_without_base,
+        check=rules_template.template_without_base,
         symptom="after a restart of k3s or rke2, pods have no network or no registry",
         cause="a template of its own replaces the whole configuration",
         issues=(
@@ -81,7 +82,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="template-error",
-        check=rules_runtime.template_error,
+        check=rules_template.template_error,
         symptom="k3s or rke2 or its containerd does not start: `template: compiled_template:119:21`",
         cause="the template repeats a part of the distribution's own, or asks for what its release has not",
         issues=("k3s#8754", "rke2#4984"),
@@ -121,7 +122,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="config-version-1",
-        check=rules_runtime.version_1,
+        check=rules_versions.version_1,
         symptom="the toolkit reports success, and there is no nvidia runtime",
         cause="a version 1 file takes no drop-in",
         issues=("toolkit#1430",),

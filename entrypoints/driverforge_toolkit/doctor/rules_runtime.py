@@ -5,45 +5,31 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from driverforge_core.errors import InputError
-from driverforge_toolkit.doctor import runtime_files
+from driverforge_toolkit.doctor import rules_template, rules_versions, runtime_files
 from driverforge_toolkit.doctor.evidence import (
+    APPLY,
     Diagnosis,
     Document,
     NodeEvidence,
     RuntimeEvidence,
-    TemplateEvidence,
 )
-from driverforge_toolkit.runtime.backends import template_cure
 from driverforge_toolkit.runtime.backends.containerd_config import (
     CRI_NAMES,
     RUNTIMES,
-    VERSIONLESS,
     cri_section,
 )
-from driverforge_toolkit.runtime.backends.template_render import rendered
-from driverforge_toolkit.runtime.formats.values import dotted, lookup
+from driverforge_toolkit.runtime.backends.hidden_section import deciding_file, having, missing_in
+from driverforge_toolkit.runtime.formats.values import lookup
 from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
 
-APPLY = "driverctl runtime apply"
-REFUSES_HIGHER = (2, 2)  # containerd#12891
-# Go's text/template, as k3s and rke2 log it at their end
-TEMPLATE_FAILED = re.compile(r"template: (?P<name>compiled_template|base):(?P<line>\d+)(?::\d+)?: ")
-CONTAINERD_STARTS = re.compile(r"Running containerd |containerd is now running")
 BUILT_IN = {"containerd": ("runc",), "docker": ("runc",), "crio": ("runc", "crun")}
-
-
-def _containerds(evidence: NodeEvidence) -> list[RuntimeEvidence]:
-    return [runtime for runtime in evidence.runtimes if runtime.kind == "containerd"]
-
-
-def _serves_kubelet(evidence: NodeEvidence, runtime: RuntimeEvidence) -> bool:
-    return evidence.kubelet and (not evidence.kubelet_sockets or runtime.socket in evidence.kubelet_sockets)
 
 
 def config_broken(evidence: NodeEvidence) -> Diagnosis | None:
     found = [
-        runtime for runtime in evidence.runtimes if runtime.broken and not _is_made(runtime.config, evidence)
+        runtime
+        for runtime in evidence.runtimes
+        if runtime.broken and not rules_template.is_made(runtime.config, evidence)
     ]
     if not found:
         return None
@@ -55,61 +41,13 @@ def config_broken(evidence: NodeEvidence) -> Diagnosis | None:
     )
 
 
-def _is_made(config: str, evidence: NodeEvidence) -> bool:
-    """Whether a distribution makes this file of a template that has a problem of its own."""
-    wrong = template_without_base(evidence) or template_error(evidence)
-    folders = [template.path.rpartition("/")[0] for template in evidence.templates]
-    return wrong is not None and config.rpartition("/")[0] in folders
-
-
-def drop_in_version(evidence: NodeEvidence) -> Diagnosis | None:
-    for runtime in _containerds(evidence):
-        root = runtime.documents.get(runtime.config, {})
-        version = root.get("version", 1 if root else None)
-        higher = _higher_files(runtime)
-        if higher:
-            refused = not runtime.version or runtime.version >= REFUSES_HIGHER
-            effect = (
-                "containerd 2.2 and later do not start"
-                if refused
-                else "containerd 2.1 and older lose settings of the root file"
-            )
-            stated = [f"{path}: version = {runtime.documents[path]['version']}" for path in higher]
-            paths = " ".join(map(quote, higher))
-            return Diagnosis(
-                what=f"a drop-in has a higher version than the root file: {effect}",
-                evidence=(f"{runtime.config}: version = {version}", *stated),
-                command=f"mv {paths} /root/ && systemctl restart {runtime.service} && {APPLY}",
-            )
-    return None
-
-
-def _higher_files(runtime: RuntimeEvidence) -> list[str]:
-    root = runtime.documents.get(runtime.config, {})
-    version = root.get("version", 1 if root else None)
-    return [path for path, document in runtime.documents.items() if _higher(document.get("version"), version)]
-
-
-def _unread(runtime: RuntimeEvidence) -> bool:
-    """Whether a containerd 1.x ignores a file, because the file's keys are of a later version."""
-    return (
-        runtime.kind == "containerd"
-        and () < runtime.version < runtime_files.KEEPS_BUILT_IN
-        and bool(_higher_files(runtime))
-    )
-
-
-def _higher(version: object, than: object) -> bool:
-    return isinstance(version, int) and isinstance(than, int) and version > than
-
-
 def cri_disabled(evidence: NodeEvidence) -> Diagnosis | None:
-    for runtime in _containerds(evidence):
+    for runtime in evidence.containerds:
         for path, document in runtime.documents.items():
             disabled = document.get("disabled_plugins")
             names = [name for name in disabled if name in CRI_NAMES] if isinstance(disabled, list) else []
             refused = _refuses_bare_names(document, names)
-            if names and (refused or _serves_kubelet(evidence, runtime) or _mentions_nvidia(runtime)):
+            if names and (refused or evidence.serves_kubelet(runtime) or _mentions_nvidia(runtime)):
                 edits = " ".join(f"-e 's/\"{re.escape(name)}\" *,? *//'" for name in names)
                 return Diagnosis(
                     what="containerd does not start: a version 2 file has to name the plugins in full that "
@@ -140,34 +78,6 @@ def _mentions_nvidia(runtime: RuntimeEvidence) -> bool:
     )
 
 
-def version_1(evidence: NodeEvidence) -> Diagnosis | None:
-    for runtime in _containerds(evidence):
-        root = runtime.documents.get(runtime.config, {})
-        content = sorted(set(root) - VERSIONLESS - {"imports", "disabled_plugins"})
-        unread = [
-            path
-            for path, document in runtime.loose.items()
-            if "version" not in document and "plugins" in document
-        ]
-        if (
-            "version" not in root
-            and (content or (root and unread))
-            and (unread or _serves_kubelet(evidence, runtime))
-        ):
-            return Diagnosis(
-                what="containerd's configuration is version 1: nothing can be added to it by a drop-in, "
-                "and 2.x does not read it",
-                evidence=(
-                    f"{runtime.config} has no `version`",
-                    *(f"{path}: version 1 too, and not imported" for path in unread),
-                ),
-                command=f"containerd --config {quote(runtime.config)} config migrate > /root/config.toml; "
-                "look at it, put it in place, "
-                f"then systemctl restart {runtime.service} && {APPLY}",
-            )
-    return None
-
-
 def drop_in_not_read(evidence: NodeEvidence) -> Diagnosis | None:
     for runtime in evidence.runtimes:
         found = [
@@ -185,29 +95,58 @@ def drop_in_not_read(evidence: NodeEvidence) -> Diagnosis | None:
 
 
 def runc_missing(evidence: NodeEvidence) -> Diagnosis | None:
-    for runtime in _containerds(evidence):
+    for runtime in evidence.containerds:
         names = runtime_files.handlers(runtime)
-        if not names or "runc" in names or runtime_files.keeps_built_in(runtime) or _unread(runtime):
+        if (
+            not names
+            or "runc" in names
+            or runtime_files.keeps_built_in(runtime)
+            or rules_versions.unread(runtime)
+        ):
             continue
-        if _is_made(runtime.config, evidence):
+        if rules_template.is_made(runtime.config, evidence):
             continue
         default = runtime_files.default(runtime) or "runc"
-        path = runtime_files.deciding_file(runtime)
-        header = dotted((*cri_section(runtime.documents[path]), *RUNTIMES, "runc"))
+        path = deciding_file(runtime.documents)
         effect = (
             "its CRI plugin does not load"
             if default == "runc"
             else f"what asks for runc does not start ({default} is the default)"
         )
+        elsewhere = having(runtime.documents, "runc", besides=(path,))
+        hidden = f": that of {', '.join(elsewhere)}, which has runc, is not read" if elsewhere else ""
+        replaces = (
+            "its CRI section replaces that of the other files"
+            if elsewhere
+            else ("its table of runtimes replaces the built-in one")
+        )
         return Diagnosis(
             what=f"containerd 1.x has no runtime runc: {effect}",
-            evidence=(
-                f"{path} has {', '.join(sorted(names))}; its table of runtimes replaces the built-in one",
-            ),
-            command=f"printf '\\n[{header}]\\nruntime_type = \"io.containerd.runc.v2\"\\n' >> {quote(path)} "
-            f"&& systemctl restart {runtime.service}",
+            evidence=(f"{path} has {', '.join(sorted(names))}; {replaces}{hidden}",),
+            command=_with_runc(runtime, path, evidence),
         )
     return None
+
+
+def _with_runc(runtime: RuntimeEvidence, path: str, evidence: NodeEvidence) -> str:
+    """What brings runc back, with the rest of the section that the file at `path` hides."""
+    restart = f"systemctl restart {runtime.service}"
+    missing = missing_in(runtime.documents, runtime.texts)
+    if missing is None:
+        return f"write the runtime runc into {path}, then {restart}"
+    folder = runtime.config.rpartition("/")[0]
+    templates = [each.path for each in evidence.templates if each.path.rpartition("/")[0] == folder]
+    target = ""
+    # what a distribution writes anew at its start loses what is appended to it
+    if runtime.supervisor == "k0s" and path.startswith("/run/"):
+        return f"{missing.command_for_new('/etc/k0s/containerd.d/runc.toml')} && {restart}"
+    if runtime.supervisor == "microk8s" and path == runtime.config:
+        target = f"{folder}/containerd-template.toml"
+    elif runtime.supervisor in ("k3s", "rke2") and path == runtime.config:
+        if not templates:
+            return restart  # its own configuration has runc
+        target = templates[0]
+    return f"{missing.command(target)} && {restart}"
 
 
 def default_unknown(evidence: NodeEvidence) -> Diagnosis | None:
@@ -246,7 +185,7 @@ def _mentions(runtime: RuntimeEvidence, path: str, default: str) -> bool:
 
 
 def handler_without_type(evidence: NodeEvidence) -> Diagnosis | None:
-    for runtime in _containerds(evidence):
+    for runtime in evidence.containerds:
         document = runtime_files.effective(runtime)
         version = document.get("version")
         lacking = [
@@ -266,61 +205,6 @@ def handler_without_type(evidence: NodeEvidence) -> Diagnosis | None:
 def _text_at(document: object, path: tuple[str, ...]) -> str:
     found = lookup(document, path) if isinstance(document, dict) else ""
     return found if isinstance(found, str) else ""
-
-
-def template_without_base(evidence: NodeEvidence) -> Diagnosis | None:
-    for template in evidence.templates:
-        if template_cure.is_bare(template.text):
-            name = template.distribution
-            return Diagnosis(
-                what=f"{name}'s template has nothing of {name}'s own configuration: "
-                "CNI and registries are lost at its next start",
-                evidence=(f"{template.path} has no {template_cure.BASE}", *_left_out(template)),
-                command=template_cure.command(template.path, template.text, template.unit),
-            )
-    return None
-
-
-def template_error(evidence: NodeEvidence) -> Diagnosis | None:
-    """What is made of a template is not TOML, or nothing was made of it: then the distribution says why."""
-    for template in evidence.templates:
-        if not template_cure.is_bare(template.text) and (wrong := _wrong_with(template, evidence)):
-            brief, details, in_base = wrong
-            name = template.distribution
-            return Diagnosis(
-                what=brief,
-                evidence=(*details, *(() if in_base else _left_out(template))),
-                command=f"update {name}: the mistake is in its own template (k3s#8754: not in releases after "
-                "1.25.15, 1.26.10, 1.27.7 and 1.28.3)"
-                if in_base
-                else template_cure.command(template.path, template.text, template.unit),
-            )
-    return None
-
-
-def _wrong_with(
-    template: TemplateEvidence, evidence: NodeEvidence
-) -> tuple[str, tuple[str, ...], bool] | None:
-    """What is wrong, how it was seen, and whether it is in the distribution's own template."""
-    try:
-        rendered(template.text, template.path, base=template.base)
-    except InputError as error:
-        return error.brief, tuple(error.details), False
-    for source, lines in evidence.logs.items():
-        told = [line for line in lines if TEMPLATE_FAILED.search(line) or CONTAINERD_STARTS.search(line)]
-        found = TEMPLATE_FAILED.search(told[-1]) if told else None
-        if found is not None:
-            of_base = found["name"] == "base" or int(found["line"]) > len(template.text.splitlines())
-            what = f"{template.distribution} does not start: it cannot make containerd's configuration"
-            return what, (f"{source}: {told[-1].strip()}",), of_base
-    return None
-
-
-def _left_out(template: TemplateEvidence) -> tuple[str, ...]:
-    """What the cure does not keep, for people."""
-    keys = template_cure.left_out(template.text)
-    own = f"{template.distribution}'s own values come back for"
-    return (f"{own} {', '.join(map(dotted, keys))}",) if keys else ()
 
 
 def config_overwritten(evidence: NodeEvidence) -> Diagnosis | None:
@@ -374,7 +258,7 @@ def change_refused(evidence: NodeEvidence) -> Diagnosis | None:
 
 def not_in_force(evidence: NodeEvidence) -> Diagnosis | None:
     for runtime in evidence.runtimes:
-        if runtime.reported is None or runtime.broken or _unread(runtime):
+        if runtime.reported is None or runtime.broken or rules_versions.unread(runtime):
             continue
         stated = {
             name: program

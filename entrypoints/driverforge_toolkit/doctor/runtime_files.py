@@ -10,13 +10,13 @@ from driverforge_toolkit.runtime.backends import crio, docker
 from driverforge_toolkit.runtime.backends.containerd_config import (
     CGROUP,
     MERGES_KEYS,
-    cri_section,
     default_of,
     options_of,
     programs_of,
     runtimes_of,
 )
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
+from driverforge_toolkit.runtime.backends.hidden_section import deciding_file
 from driverforge_toolkit.runtime.formats.spelling import settled
 from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged
 from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
@@ -38,24 +38,11 @@ def _newer_files(runtime: RuntimeEvidence) -> bool:
     return any(isinstance(version, int) and version >= 3 for version in versions)
 
 
-def deciding_file(runtime: RuntimeEvidence) -> str:
-    """The file whose CRI section counts, '' where none has one.
-
-    This is for a containerd that takes whole sections: it takes the last one.
-    """
-    having = [
-        path
-        for path, document in runtime.documents.items()
-        if lookup(document, cri_section(document)) is not REMOVED
-    ]
-    return having[-1] if having else ""
-
-
 def effective(runtime: RuntimeEvidence) -> Document:
     """The configuration that is in force by the files."""
     documents = list(runtime.documents.values())
     if runtime.kind == "containerd" and not merges_keys(runtime):
-        return runtime.documents.get(deciding_file(runtime), {})
+        return runtime.documents.get(deciding_file(runtime.documents), {})
     whole: dict[str, object] = {}
     for document in documents:
         whole = crio.layered(whole, document) if runtime.kind == "crio" else merged(whole, document)

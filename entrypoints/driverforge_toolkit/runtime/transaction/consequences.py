@@ -6,10 +6,12 @@ What must not be is refused before anything is written; what a person should kno
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from driverforge_core.errors import Unsupported
 from driverforge_host.ports import Host
+from driverforge_toolkit.runtime.backends import hidden_section
+from driverforge_toolkit.runtime.backends.containerd_config import MERGES_KEYS, default_of
 from driverforge_toolkit.runtime.backends.threeway import runtime_of
 from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.formats.values import describe, differing
@@ -75,23 +77,35 @@ def check_servable(
     now: Mapping[str, object],
     after: Mapping[str, object],
     *,
-    stated: Sequence[str] = (),
+    files: Contents | None = None,
     way_out: str = "",
 ) -> None:
     """Raises Unsupported if the daemon could not serve pods with `after`.
 
-    A restart would take the node down, and if it could not with `now`, the way back would too. `stated` are
-    lines for people, where the default handler is named; `way_out` is what to do instead of the usual.
+    A restart would take the node down, and if it could not with `now`, the way back would too. `files` are
+    the daemon's, without anything of ours; `way_out` is what to do instead of the usual.
     """
     wrong, already = edit.unservable(after), edit.unservable(now)
     if not wrong:
         return
     brief = f"refused: {daemon.kind} could not serve pods after its next restart"
-    details = [wrong, *stated]
+    details = [wrong, *(line for line, _ in default_lines(files or {}))]
     if already:
         details.append(f"that is so without this change too: {already} (in the files as they are)")
-    way_out = way_out or f"add that runtime to {daemon.config}, or name another default"
+    way_out = way_out or f"{_with_default(daemon, files or {}, after)}, or name another default"
     raise Unsupported(brief, details=details, resolution=f"{way_out}; nothing was changed")
+
+
+def _with_default(daemon: RuntimeDaemon, files: Contents, after: Mapping[str, object]) -> str:
+    """What adds the default runtime where a containerd 1.x sees it: in the last file with its section."""
+    documents = {path: file.values for path, file in files.items() if file.data is not None}
+    path, default = hidden_section.deciding_file(documents), default_of(after)
+    if daemon.kind != "containerd" or daemon.version >= MERGES_KEYS or not path:
+        return f"add that runtime to {daemon.config}"
+    known = default == "runc" or hidden_section.having(documents, default, besides=(path,))
+    texts = {name: (file.data or b"").decode("utf-8", "replace") for name, file in files.items()}
+    missing = hidden_section.missing_in(documents, texts, default) if known else None
+    return missing.command() if missing else f"add that runtime to {path}"
 
 
 def default_lines(files: Contents) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,6 @@ from driverforge_toolkit.runtime.transaction.consequences import (
     check_effective,
     check_programs,
     check_servable,
-    default_lines,
     effective_lines,
     lost_defaults,
     mended_fault,
@@ -73,7 +72,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     now = clean if now_read == seen.clean else effective_configuration(host, daemon, now_read, seen.disk)
     after = now if then_read == now_read else effective_configuration(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
-    check_servable(seen.edit, daemon, now, after, stated=[line for line, _ in default_lines(seen.clean)])
+    check_servable(seen.edit, daemon, now, after, files=seen.clean)
     status = _status(system, seen, now)  # after the files: they say why it serves no pods
     activation, why = _activation(seen, now, after, missed=_missed(seen))
     missing = [
@@ -264,8 +263,7 @@ def _check_reverted(seen: ObservedRuntime, now: Mapping[str, object], clean: Map
         if lost_defaults(seen.edit, seen.clean, clean)
         else ""
     )
-    stated = [line for line, _ in default_lines(seen.clean)]
-    check_servable(seen.edit, seen.daemon, now, clean, stated=stated, way_out=way_out)
+    check_servable(seen.edit, seen.daemon, now, clean, files=seen.clean, way_out=way_out)
 
 
 def _check_next_start(seen: ObservedRuntime, planned: Contents, activation: Activation) -> None:
