@@ -66,6 +66,37 @@ def test_defaults_are_the_policy_of_nvidias_chart(helm: Helm) -> None:
     assert one_of(helm.objects(), "ClusterPolicy")["spec"] == wanted
 
 
+def test_a_section_that_is_missing_is_as_the_chart_has_it(helm: Helm) -> None:
+    """A user may set one to null; with `--reuse-values` an upgrade has none that its values do not know."""
+    given = yaml.safe_load((CHART / "values.yaml").read_text())
+    sections = [name for name, value in given.items() if isinstance(value, dict) and name != "driverforge"]
+    parts = [f"driverforge.{name}" for name in given["driverforge"] if name != "image"]
+    everything = helm.objects(*(f"{name}=null" for name in (*sections, *parts)))
+    assert {one["kind"] for one in everything} >= {"Deployment", "ClusterPolicy", "Job", "Service"}
+    inner = [
+        f"{name}.{key}" for name in sections for key, one in given[name].items() if isinstance(one, dict)
+    ]
+    metrics = [f"driverforge.metrics.{name}" for name in given["driverforge"]["metrics"]]
+    spec = one_of(helm.objects(*(f"{name}=null" for name in (*inner, *metrics))), "ClusterPolicy")["spec"]
+    assert spec["driver"]["version"] == given["driver"]["version"]
+
+
+@pytest.mark.full(reason="Helm runs for each section")
+def test_each_section_may_be_missing_alone(helm: Helm) -> None:
+    given = yaml.safe_load((CHART / "values.yaml").read_text())
+    for name in given:
+        if name != "driverforge":
+            assert one_of(helm.objects(f"{name}=null"), "Deployment")
+
+
+def test_what_templates_read_is_what_the_values_say() -> None:
+    template = (CHART / "templates/_sections.tpl").read_text()
+    _, _, rest = template.partition('define "driverforge.read" -}}')
+    read = yaml.safe_load(rest.partition("{{- end -}}")[0])
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert [text(place) for place, one in leaves(read, ()) if at(values, place) != one] == []
+
+
 @pytest.mark.parametrize("version", VALUES)
 def test_values_of_nvidias_charts_arrive_in_the_policy(helm: Helm, version: str) -> None:
     given = yaml.safe_load(VALUES[version].read_text())
@@ -285,10 +316,6 @@ def test_the_default_driver_has_the_same_settings(helm: Helm, tmp_path: Path) ->
             "driverforge.env: A stands there twice",
         ),
         ("driverforge.caConfigMap.name=x,driverforge.caConfigMap.key=", "driverforge.caConfigMap.key: give"),
-        (
-            "driverforge.caConfigMap.name=x,driverforge.caConfigMap.key=null",
-            "driverforge.caConfigMap.key: give",
-        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_way_out(helm: Helm, setting: str, words: str) -> None:

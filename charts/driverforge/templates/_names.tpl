@@ -19,7 +19,7 @@ app.kubernetes.io/component: operator
 {{/* How a pod of ours runs, the operator and the hooks: as nobody, and writing nowhere. */}}
 {{- define "driverforge.pod" -}}
 securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
-{{- with concat (.Values.driverforge.imagePullSecrets | default list) (.Values.operator.imagePullSecrets | default list) | uniq }}
+{{- with concat .Values.driverforge.imagePullSecrets .Values.operator.imagePullSecrets | uniq }}
 imagePullSecrets:
 {{- range . }}
   - name: {{ . }}

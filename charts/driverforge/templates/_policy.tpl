@@ -7,7 +7,7 @@
 {{- range $section, $switch := dict "nfd" "enabled" "clusterPolicy" "deployCR" -}}
   {{- $_ := set $values $section (omit (get $values $section | default dict) $switch) -}}
 {{- end -}}
-{{- $operator := get $values "operator" | default dict -}}
+{{- $operator := $values.operator -}}
 {{- /* of the operator's Deployment: see templates/operator.yaml */ -}}
 {{- $operator = omit $operator "priorityClassName" "upgradeCRD" "cleanupCRD" "tolerations" "nodeSelector" "affinity" "annotations" "labels" "imagePullSecrets" "resources" -}}
 {{- $_ := set $values "operator" $operator -}}
@@ -18,7 +18,7 @@
 {{- end -}}
 {{- $driver := $values.driver -}}
 {{- if $driver.useNvidiaDriverCRD -}}{{- $_ := set $lost "driver.useNvidiaDriverCRD" true -}}{{- end -}}
-{{- $_ := set $driver "useNvidiaDriverCRD" ($driver.nvidiaDriverCRD | default dict).enabled -}}
+{{- $_ := set $driver "useNvidiaDriverCRD" $driver.nvidiaDriverCRD.enabled -}}
 {{- $_ := unset $driver "nvidiaDriverCRD" -}}
 {{- with $driver.upgradePolicy -}}
   {{- if hasKey . "gpuPodDeletion" -}}
