@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from driverforge_core import debversion
 from driverforge_core.driverversion import DriverVersion
 from driverforge_core.kernel import KernelRelease
 
@@ -70,19 +71,36 @@ class ProbeRule:
 
     id: str
     probe: HeaderProbe
-    drivers: tuple[tuple[int, str], ...]
-    """Branch, and its first version that is not concerned any more or ''."""
+    drivers: tuple[tuple[int, str, str], ...]
+    """Branch; its first version that is not concerned any more, or ''; the first version of a distribution's
+    package of the source from which on a patch of theirs is in it ('550.163.01-5' of Debian), or ''.
+    """
     module_types: tuple[str, ...]
     since: tuple[int, ...] = ()
     """Kernels of an older series are not concerned."""
     reason: str
 
     def concerns(self, driver: DriverVersion, module_types: Collection[str], kernel: KernelRelease) -> bool:
-        if kernel.version < self.since or not set(self.module_types) & set(module_types):
-            return False
+        """Whether the source of a driver as NVIDIA published it is concerned, of some module type."""
+        return kernel.version >= self.since and any(
+            kind in self.module_types and self._reaches(driver) for kind in module_types
+        )
+
+    def patched(self, driver: DriverVersion, package: str) -> bool:
+        """Whether a distribution's package of a driver's source has a patch, by its version (550.163.01-5.1).
+
+        A package of another upstream version than the patch was made for says nothing.
+        """
+        return any(
+            package.rpartition("-")[0] == first.rpartition("-")[0] and debversion.compare(package, first) >= 0
+            for branch, _, first in self.drivers
+            if first and branch == driver.branch
+        )
+
+    def _reaches(self, driver: DriverVersion) -> bool:
         return any(
             driver.branch == branch and (not before or driver < DriverVersion(before))
-            for branch, before in self.drivers
+            for branch, before, _ in self.drivers
         )
 
 

@@ -39,7 +39,8 @@ class ImageFacts:
     `module_types` are the kinds that the image can provide, compiled or as source; `kernels` those it has
     compiled modules for; `sources` the source tree of each kind (empty in an image without sources);
     `firmware` is the directory with nvidia/<driver>/*.bin; `source_digests` maps a kind to the
-    'sha256:<hex>' of what its sources were made of, which tells the cached modules of two images apart.
+    'sha256:<hex>' of what its sources were made of, which tells the cached modules of two images apart;
+    `source_versions` maps it to the version of the distribution's package with its source, where that is one.
     """
 
     os: OsId
@@ -52,6 +53,7 @@ class ImageFacts:
     sources: Mapping[str, str]
     firmware: str
     source_digests: Mapping[str, str] = field(default_factory=dict)
+    source_versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> ImageFacts:
@@ -69,6 +71,7 @@ class ImageFacts:
         module_types = read.texts("module_types", choices=MODULE_TYPES)
         sources = read.mapping("sources", keys=MODULE_TYPES)
         source_digests = read.mapping("source_digests", keys=MODULE_TYPES, default={})
+        source_versions = read.mapping("source_versions", keys=MODULE_TYPES, default={})
         read.finish()
         assert os is not None
         assert driver is not None
@@ -80,6 +83,7 @@ class ImageFacts:
             kernels=found,
             sources=sources,
             source_digests=source_digests,
+            source_versions=source_versions,
             **values,
         )
 
@@ -97,6 +101,7 @@ class ImageFacts:
                 "sources": dict(self.sources),
                 "firmware": self.firmware,
                 **({"source_digests": dict(self.source_digests)} if self.source_digests else {}),
+                **({"source_versions": dict(self.source_versions)} if self.source_versions else {}),
             }
         )
 

@@ -104,7 +104,13 @@ PROBES: tuple[ProbeRule, ...] = (
             struct="",
             arguments=4,
         ),
-        drivers=((535, ""), (550, ""), (570, "")),
+        drivers=(
+            (535, "", ""),
+            (550, "", ""),
+            (570, "", ""),
+            (580, "580.126.09", ""),
+            (590, "590.48.01", ""),
+        ),
         module_types=("open",),
         since=(),
         reason="pci_resize_resource() has four arguments in this kernel, the driver's open modules call it with three",
@@ -118,7 +124,13 @@ PROBES: tuple[ProbeRule, ...] = (
             struct="vm_area_struct",
             arguments=None,
         ),
-        drivers=((535, ""), (550, "")),
+        drivers=(
+            (535, "535.309.01", "535.274.02-2"),
+            (550, "", "550.163.01-5"),
+            (570, "", ""),
+            (580, "580.126.09", ""),
+            (590, "590.48.01", ""),
+        ),
         module_types=("open", "proprietary"),
         since=(6, 3),
         reason="struct vm_area_struct has no __vm_flags in this kernel",
@@ -128,9 +140,35 @@ PROBES: tuple[ProbeRule, ...] = (
         probe=HeaderProbe(
             kind="missing-macro", symbol="in_irq", header="include/linux/preempt.h", struct="", arguments=None
         ),
-        drivers=((470, ""), (535, "535.309.01"), (550, "")),
+        drivers=(
+            (470, "", ""),
+            (535, "535.309.01", "535.274.02-2"),
+            (550, "", "550.163.01-5"),
+            (570, "", ""),
+            (580, "580.119.02", ""),
+            (590, "590.48.01", ""),
+        ),
         module_types=("open", "proprietary"),
         since=(),
         reason="in_irq() is gone from this kernel",
+    ),
+    ProbeRule(
+        id="no-strncpy",
+        probe=HeaderProbe(
+            kind="missing-macro", symbol="strncpy", header="include/linux/string.h", struct="", arguments=None
+        ),
+        drivers=(
+            (470, "", ""),
+            (535, "", "535.274.02-3"),
+            (550, "", ""),
+            (570, "", ""),
+            (580, "580.178.04", ""),
+            (590, "", ""),
+            (595, "595.91.07", ""),
+            (610, "610.57.04", ""),
+        ),
+        module_types=("open", "proprietary"),
+        since=(7, 2),
+        reason="strncpy() is gone from this kernel",
     ),
 )

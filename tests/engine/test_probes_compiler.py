@@ -87,7 +87,9 @@ def breaks(kernel: Kernel, probe: HeaderProbe) -> bool:
     if probe.kind == "missing-member":
         offset = f"offsetof(struct {probe.struct}, {probe.symbol})"
         return not compiles(kernel, probe, f"unsigned long f(void) {{ return {offset}; }}")
-    return not compiles(kernel, probe, f"int f(void) {{ return {probe.symbol}(); }}")
+    # a macro is no value, a function has parameters of its own
+    use = f"#ifndef {probe.symbol}\nvoid *f(void) {{ return (void *){probe.symbol}; }}\n#endif"
+    return not compiles(kernel, probe, use)
 
 
 def kernels_of(choice: str) -> list[Kernel]:

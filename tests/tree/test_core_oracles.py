@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driverforge_build.discover.apt import debversion
-from driverforge_core import rpmversion
+from driverforge_core import debversion, rpmversion
 from driverforge_core.modinfo import read_modinfo, read_signature, without_signature
 from support.samples.tinyko import append_signature, tiny_ko
 

@@ -27,7 +27,9 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.log import LOGGER
 from driverforge_core.osid import OsId, OsRelease
+from driverforge_driver.compile.headers import check_header_probes
 from driverforge_driver.compile.job import BuildRequest, build, request_for
+from driverforge_driver.family.protocol import HeaderTree
 from driverforge_host.adapters.files import RootedFiles
 from driverforge_host.adapters.real import real_host
 from driverforge_host.adapters.subprocesses import SystemCommands
@@ -452,6 +454,27 @@ def test_a_kernel_that_the_driver_cannot_be_compiled_for_is_named_before_any_com
         f"driver 535.261.03 does not compile for kernel {RELEASE}: pci_resize_resource()"
     )
     assert error.details[0].startswith("include/linux/pci.h:1: pci_resize_resource(")
+
+
+def test_a_node_too_knows_which_source_a_distribution_patched(bench: Bench, tmp_path: Path) -> None:
+    """550.163.01-5 of Debian has a patch for kernels without in_irq(), its open modules' -4 has none."""
+    (tmp_path / "include/linux").mkdir(parents=True)
+    (tmp_path / "include/linux/preempt.h").write_text("#define in_hardirq() (hardirq_count())\n")
+    (tmp_path / ".config").touch()
+    image = replace(
+        bench.request.image,
+        driver=DriverVersion("550.163.01"),
+        source_versions={"open": "550.163.01-4", "proprietary": "550.163.01-5.1"},
+    )
+    tree = HeaderTree(root="", source=str(tmp_path), output=str(tmp_path))
+    kernel = KernelRelease.parse("7.0.10+deb13-cloud-amd64")
+
+    def check(kind: str) -> None:
+        check_header_probes(RootedFiles("/"), tree, image, (kind,), kernel, realtime=False)
+
+    check("proprietary")
+    with pytest.raises(Unsupported, match="in_irq"):
+        check("open")
 
 
 def realtime_headers(folder: Path, option: str = "CONFIG_PREEMPT_RT", value: str = "y") -> str:

@@ -40,6 +40,7 @@ JIT = replace(
     kernels=(),
     sources={kind: f"/usr/src/{kind}" for kind in ("open", "proprietary")},
     source_digests=dict.fromkeys(("open", "proprietary"), "sha256:" + "2" * 64),
+    source_versions={"open": "580.178.04-1"},
 )
 
 
@@ -71,6 +72,7 @@ def test_an_image_upon_a_jit_image_compiles_for_other_kernels_as_that_one_did(tm
     found = joined(tmp_path, JIT)
     assert (found.variant, found.kernels, found.payload) == ("jit", (NEW,), "image")
     assert (found.sources, found.source_digests) == (JIT.sources, JIT.source_digests)
+    assert found.source_versions == JIT.source_versions
     assert found.module_types == ("open", "proprietary")
 
 

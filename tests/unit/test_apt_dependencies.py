@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_build.discover.apt import debversion
 from driverforge_build.discover.apt.stanzas import add_stanzas, new_index, parse_clause, parse_clauses
 from driverforge_build.discover.closure import Unsatisfiable, closure
 from driverforge_build.discover.offered import PackageIndex, Requirement
+from driverforge_core import debversion
 from driverforge_core.errors import InputError
 
 versions = st.from_regex(r"[0-9]\.[0-9](-[0-9])?", fullmatch=True)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_build.discover.apt import debversion
-from driverforge_core import rpmversion
+from driverforge_core import debversion, rpmversion
 from driverforge_core.errors import InputError
 
 DEB = [

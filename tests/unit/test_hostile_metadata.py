@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from driverforge_build.discover.apt import debversion, release_file
+from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.stanzas import DebianOrder, add_stanzas, new_index
 from driverforge_build.discover.offered import PackageIndex
 from driverforge_build.discover.rpm.repomd import parse_repomd
 from driverforge_build.nvidia.published import redistributable_of
 from driverforge_build.nvidia.releases import newest_releases
 from driverforge_build.verify.guest import read_transcript
-from driverforge_core import rpmversion
+from driverforge_core import debversion, rpmversion
 from driverforge_core.driverversion import DriverVersion
 from driverforge_core.errors import DriverforgeError, InputError, Unavailable
 from support.samples.locks import pins_by_sha256

@@ -75,7 +75,7 @@ def test_a_rule_concerns_branch_series_and_module_type() -> None:
     rule = ProbeRule(
         id="x",
         probe=RESIZE,
-        drivers=((535, "535.309.01"), (550, "")),
+        drivers=((535, "535.309.01", ""), (550, "", "550.163.01-5")),
         module_types=("open",),
         since=(6, 3),
         reason="r",
@@ -86,6 +86,26 @@ def test_a_rule_concerns_branch_series_and_module_type() -> None:
     assert not rule.concerns(DriverVersion("580.95.05"), ("open",), new)
     assert not rule.concerns(DriverVersion("550.163.01"), ("proprietary",), new)
     assert not rule.concerns(DriverVersion("550.163.01"), ("open",), old)
+
+
+@pytest.mark.parametrize(
+    ("package", "patched"),
+    [
+        ("550.163.01-5", True),
+        ("550.163.01-5.1", True),
+        ("550.163.01-5~bpo13+1", False),
+        ("550.163.01-4", False),
+        ("550.163.01-10", True),
+        # another source, which nobody has patched
+        ("550.200.02-5", False),
+        ("", False),
+    ],
+)
+def test_a_source_that_a_distribution_patched_is_not_concerned(package: str, patched: bool) -> None:
+    """Debian's changelog: 550.163.01-5 has NVIDIA's later in_hardirq()."""
+    rule = next(rule for rule in catalogue.PROBES if rule.id == "no-in-irq")
+    assert rule.patched(DriverVersion("550.163.01"), package) is patched
+    assert not rule.patched(DriverVersion("570.211.01"), package)
 
 
 def test_the_catalogue_knows_the_four_argument_resize() -> None:

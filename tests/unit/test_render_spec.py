@@ -248,6 +248,18 @@ def test_image_facts_tell_apart_what_the_sources_were_made_of() -> None:
     assert source_digests(VENDOR) == {}
 
 
+def test_image_facts_name_the_packages_that_the_sources_are_from() -> None:
+    """A node tells by them what a distribution has patched."""
+    facts = ImageFacts.from_json(context(JIT).entries["image.jit.json"].content.decode())
+    packages = {
+        one.name: one.version for one in LOCK.targets["debian12-amd64"].drivers["535.261.03"]["source"]
+    }
+    assert facts.source_versions == {
+        "open": packages["nvidia-open-kernel-dkms"],
+        "proprietary": packages["nvidia-kernel-dkms"],
+    }
+
+
 def test_the_sources_of_a_runfile_are_its_archive() -> None:
     other = replace(RUNFILE, driver=RUNFILE.driver.model_copy(update={"sha256": {"amd64": "1" * 64}}))
     first, second = source_digests(RUNFILE), source_digests(other)

@@ -24,7 +24,7 @@ from driverforge_build.verdict.decide import Judge
 from driverforge_build.verdict.verdicts import Source, State, Verdict, source_of, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
 from support.samples.locks import kernel, package, sample_driver, target
-from support.samples.sampledebian import BASE_DIGEST, BOTH_BREAK, MATRIX, NEW, OLD, sample_matrix
+from support.samples.sampledebian import BASE_DIGEST, BOTH_BREAK, DRIVER, MATRIX, NEW, OLD, sample_matrix
 
 TODAY = date(2026, 11, 21)
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
@@ -114,6 +114,28 @@ def test_a_kernel_that_leaves_no_module_type_is_blocked_with_the_line(text: str)
     assert (told.state, told.reason) == (State.BLOCKED, "pci_resize_resource() has four arguments")
     assert told.evidence[0] == f"linux-headers-6.1.0-53-common 6.1.187-1: {FOUND}"
     assert not told.left_out
+
+
+PATCHED = BOTH_BREAK.replace("before: 535.300.01}", "before: 535.300.01, patched: 535.261.03-2}")
+
+
+@pytest.mark.parametrize(
+    ("open_source", "proprietary_source", "left_out"),
+    [("1", "1.9", None), ("1", "2", {"open"}), ("2", "2+deb12u1", set())],
+)
+def test_a_reason_is_true_of_the_source_that_is_locked(
+    open_source: str, proprietary_source: str, left_out: set[str] | None
+) -> None:
+    """What a distribution has patched compiles, as Debian's 550.163.01-5 for kernels without in_irq()."""
+    found = (
+        package("nvidia-open-kernel-dkms", f"{DRIVER}-{open_source}"),
+        package("nvidia-kernel-dkms", f"{DRIVER}-{proprietary_source}"),
+    )
+    lock = sample_lock(drivers={DRIVER: {**sample_driver(), "source": found}})
+    told = verdict(BROKEN, matrix=sample_matrix(PATCHED), lock=lock)
+    assert told.state is (State.BLOCKED if left_out is None else State.BUILD)
+    assert {*told.left_out} == (left_out or set())
+    assert (left_out == set()) == (told.evidence == ())
 
 
 def test_two_probes_that_break_a_type_each_leave_none_and_both_are_told() -> None:

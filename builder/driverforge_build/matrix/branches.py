@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from driverforge_build.matrix.fields import (
     Archs,
     BranchNumber,
+    DebianVersion,
     DottedNumber,
     Globs,
     ModuleTypes,
@@ -102,6 +103,11 @@ class ProbeTarget(Row):
     branch: BranchNumber
     before: Version | None = Field(
         default=None, description="First version of the branch that is not concerned any more."
+    )
+    patched: DebianVersion | None = Field(
+        default=None,
+        description="First version of Debian's package of the source with a patch for it, e.g. 550.163.01-5: "
+        "packages of the same driver version are not concerned from there on.",
     )
 
 

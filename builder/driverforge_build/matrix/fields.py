@@ -164,6 +164,15 @@ Version = Annotated[
 ]
 
 
+DebianVersion = Annotated[
+    str,
+    _rule(
+        r"[0-9]+(\.[0-9]+){1,2}-[0-9][A-Za-z0-9.+~]*",
+        "is not a version of a package of Debian's; write it with its revision, e.g. 550.163.01-5",
+    ),
+]
+
+
 DottedNumber = Annotated[
     str, _rule(r"[0-9]+(\.[0-9]+)*", "is not a version; write numbers and dots, e.g. 6.12")
 ]

@@ -18,7 +18,9 @@ def probe_rule(row: Probe) -> ProbeRule:
     return ProbeRule(
         id=row.id,
         probe=header_probe(row),
-        drivers=tuple((int(target.branch), target.before or "") for target in row.drivers),
+        drivers=tuple(
+            (int(target.branch), target.before or "", target.patched or "") for target in row.drivers
+        ),
         module_types=row.module_types,
         since=tuple(map(int, row.since.split("."))) if row.since else (),
         reason=row.reason,

@@ -15,7 +15,7 @@ from driverforge_build.nvidia.archives import told_by
 from driverforge_build.plan.classes import evidence_lines
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.render.requirements import archive_of, base_of, locked_base_of
-from driverforge_build.verdict.decide import concerns
+from driverforge_build.verdict.decide import concerned, concerns
 from driverforge_build.verdict.remarks import UNPINNED_BASE
 from driverforge_build.verdict.verdicts import Source, Verdict, source_of
 from driverforge_core.cell import CellId
@@ -176,7 +176,9 @@ def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str
             answer = (
                 f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
             )
-            yield f"{row.id} ({', '.join(row.module_types)}): {answer}"
+            if not (kinds := concerned(rule, cell, target)):
+                answer = "the package with the source has a patch for it"
+            yield f"{row.id} ({', '.join(kinds or row.module_types)}): {answer}"
 
 
 def _base_lines(cell: Cell, target: TargetLock, bases: Mapping[str, str]) -> Iterator[str]:

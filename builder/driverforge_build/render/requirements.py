@@ -138,6 +138,19 @@ def module_packages(cell: Cell, module_type: str) -> tuple[str, ...]:
     )
 
 
+def source_versions(cell: Cell, packages: Iterable[Iterable[LockedPackage]]) -> dict[str, str]:
+    """The versions of the packages with the source of each module type, where packages have it."""
+    if cell.driver.payload != "packages" or cell.driver.vendor_modules:
+        return {}
+    there = {package.name: package.version for some in packages for package in some}
+    return {
+        kind: there[name]
+        for kind in jit_module_types(cell)
+        for name in module_packages(cell, kind)
+        if name in there
+    }
+
+
 def _modules_in_packages(cell: Cell) -> bool:
     return cell.driver.payload == "packages" or cell.driver.vendor_modules
 

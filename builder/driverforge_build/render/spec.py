@@ -23,6 +23,7 @@ from driverforge_build.render.requirements import (
     jit_module_types,
     missing_pins,
     pins_of,
+    source_versions,
     vendors_of,
 )
 from driverforge_build.render.sitecertificate import read_certificate
@@ -288,6 +289,7 @@ def _facts(
             for source in sources
             if (digest := _source_digest(source, pins, whole))
         },
+        source_versions=source_versions(cell, pins.values()),
     )
 
 

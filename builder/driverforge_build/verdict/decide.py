@@ -18,6 +18,7 @@ from driverforge_build.render.requirements import (
     jit_module_types,
     missing_pins,
     module_packages,
+    source_versions,
     unpinned_image,
 )
 from driverforge_build.verdict.remarks import Remarks, closed, listed
@@ -171,7 +172,7 @@ class Judge:
         left_out: dict[ModuleType, str] = {}
         evidence: list[str] = []
         for row, rule in self._concerning(cell):
-            kinds = [kind for kind in cell.module_types if kind in row.module_types and kind not in left_out]
+            kinds = [kind for kind in concerned(rule, cell, target) if kind not in left_out]
             if not kinds:
                 continue
             asked = question(rule.probe)
@@ -226,6 +227,17 @@ def _unread(cell: Cell, target: TargetLock) -> list[str]:
     """A subscription's repositories of a driver that the lock was made without, optional ones too."""
     entitled = {one.id for one in cell.os.repositories if one.entitled}
     return [name for name in cell.driver.repositories if name in entitled and target.suite(name) is None]
+
+
+def concerned(rule: ProbeRule, cell: Cell, target: TargetLock) -> list[ModuleType]:
+    """The module types of a cell that a probe is about, less those whose source its distribution patched."""
+    driver, roles = DriverVersion(cell.driver.version), target.drivers.get(cell.driver.version, {})
+    versions = source_versions(cell, [roles.get("source", ())])
+    return [
+        kind
+        for kind in cell.module_types
+        if kind in rule.module_types and not rule.patched(driver, versions.get(kind, ""))
+    ]
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from driverforge_core import log
 from driverforge_core.cms import DIGESTS
 from driverforge_core.errors import InputError, Unsupported
+from driverforge_core.headerprobe import ProbeRule
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
@@ -121,7 +122,7 @@ def check_header_probes(
     _check_realtime(files.read_text(f"{tree.output}/.config"), kernel, wanted=realtime)
     for rule in catalogue.PROBES:
         header = f"{tree.source}/{rule.probe.header}"
-        if not rule.concerns(image.driver, module_types, kernel) or not files.exists(header):
+        if not _concerned(rule, image, module_types, kernel) or not files.exists(header):
             continue
         evidence = rule.probe.breaks(files.read_text(header))
         if evidence is not None:
@@ -130,6 +131,16 @@ def check_header_probes(
                 details=[evidence],
                 resolution="use a newer driver branch, or boot an older kernel of this series",
             )
+
+
+def _concerned(
+    rule: ProbeRule, image: ImageFacts, module_types: tuple[str, ...], kernel: KernelRelease
+) -> bool:
+    """Whether a rule is about an image's own source, of one of the module types."""
+    unpatched = [
+        kind for kind in module_types if not rule.patched(image.driver, image.source_versions.get(kind, ""))
+    ]
+    return rule.concerns(image.driver, unpatched, kernel)
 
 
 def _check_realtime(config: str, kernel: KernelRelease, *, wanted: bool) -> None:

@@ -246,7 +246,9 @@ def exclusions(matrix: Matrix) -> Iterable[str]:
 def probes(matrix: Matrix) -> Iterable[str]:
     def drivers(row: Probe) -> str:
         return ", ".join(
-            f"{target.branch} before {target.before}" if target.before else target.branch
+            target.branch
+            + (f" before {target.before}" if target.before else "")
+            + (f" (Debian's before {target.patched})" if target.patched else "")
             for target in row.drivers
         )
 

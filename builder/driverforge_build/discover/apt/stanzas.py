@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
-from driverforge_build.discover.apt import debversion
 from driverforge_build.discover.offered import AUTOMATIC, Clause, Package, PackageIndex, Requirement
 from driverforge_build.packed import DAMAGED, unpacked
 from driverforge_build.ports import sha256_sum
-from driverforge_core import deb822
+from driverforge_core import deb822, debversion
 from driverforge_core.errors import InputError
 
 INDEX_LIMIT = 512 << 20
