@@ -69,7 +69,7 @@ RUN --mount=type=bind,source=pins,target=/run/pins \\
 """
 MODULES = """\
 FROM jit AS modules
-COPY --link image.precompiled.json /out/opt/driverforge/image.json
+COPY --link precompiled/ /out/
 FROM userspace AS precompiled
 COPY --link --from=modules /out/opt /opt
 """
@@ -80,7 +80,11 @@ def context(key: str) -> BuildContext:
     (image,) = image_specs([CELLS[key]], LOCK)
     whole = context_of(image, resources.templates())
     text = STAGES + (MODULES if image.kernel else "")
-    kept = {path: entry for path, entry in whole.entries.items() if path.startswith(("pins/", "image."))}
+    kept = {
+        path: entry
+        for path, entry in whole.entries.items()
+        if path.startswith(("pins/", "jit/", "precompiled/"))
+    }
     own = {
         "Dockerfile": ContextFile(content=text.encode()),
         "busybox": ContextFile(content=Path("/bin/busybox").read_bytes(), executable=True),

@@ -56,7 +56,7 @@ class Bench:
     site: Site
 
     def build(
-        self, *cells: str, check: bool = True, pins: Lock | None = None
+        self, *cells: str, check: bool = True, pins: Lock | None = None, more: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
         self.builder.lock.write_text(dump_lock(pins or self.pins))
         select = [word for cell in cells for word in ("--select", cell)]
@@ -67,7 +67,7 @@ class Bench:
             self.site.authorities,
         ]
         return self.builder.driverforge(
-            "build", *select, *serving, "--network", "host", "--json", check=check
+            "build", *select, *serving, "--network", "host", "--json", *more, check=check
         )
 
 
@@ -257,6 +257,20 @@ def test_a_second_build_takes_everything_from_the_cache(
     again = {cell["cell"]: cell for cell in json.loads(bench.build(JIT, *kernels).stdout)["cells"]}
     assert {cell: again[cell]["id"] for cell in again} == {cell: built[cell]["id"] for cell in built}
     assert len(bench.site.mirrored) + len(bench.site.proxied) == asked
+
+
+@pytest.mark.full(reason="all steps of two images once more")
+def test_a_build_that_nothing_is_known_of_makes_the_same_images(
+    bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
+) -> None:
+    """As on another machine: every step runs again, at another time."""
+    again = json.loads(bench.build(JIT, kernels[0], more=("--no-cache", "--no-compile-cache")).stdout)[
+        "cells"
+    ]
+    assert {cell["cell"]: cell["layers"] for cell in again} == {
+        cell["cell"]: built[cell["cell"]]["layers"] for cell in again
+    }
+    assert {cell["id"] for cell in again} == {built[cell]["id"] for cell in (JIT, kernels[0])}
 
 
 def test_people_can_build_the_generated_folder_themselves(

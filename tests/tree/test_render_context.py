@@ -42,6 +42,7 @@ ROOT = Path(__file__).parents[2]
 MATRIX = load_matrix()
 CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
 JIT = "debian12-amd64-535.261.03-jit"
+LIBRARY = "root/opt/driverforge/lib"
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +88,12 @@ def test_a_file_that_changes_and_keeps_its_size_changes_its_time() -> None:
 
 def test_what_is_stale_goes_and_a_second_writing_changes_nothing(tmp_path: Path, lock: Lock) -> None:
     write_context(context(JIT, lock), tmp_path)
-    (tmp_path / "lib/left/over").mkdir(parents=True)
-    (tmp_path / "lib/left/over/file.py").write_text("old")
+    (tmp_path / "root/left/over").mkdir(parents=True)
+    (tmp_path / "root/left/over/file.py").write_text("old")
     (tmp_path / "Dockerfile").write_text("edited by hand")
     write_context(context(JIT, lock), tmp_path)
     first = tree(tmp_path)
-    assert not (tmp_path / "lib/left").exists()
+    assert not (tmp_path / "root/left").exists()
     write_context(context(JIT, lock), tmp_path)
     assert tree(tmp_path) == first
 
@@ -211,8 +212,9 @@ def test_a_toolkit_images_library_reads_yaml_with_its_python_part(tmp_path: Path
 
 def put_library(tmp_path: Path, packages: tuple[str, ...]) -> None:
     for path, content in library_files(packages).items():
-        (tmp_path / "lib" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "lib" / path).write_bytes(content)
+        file = tmp_path / LIBRARY / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
 
 
 def launched(tmp_path: Path, program: str, *words: str, script_end: str = "\nmain()") -> str:
@@ -221,7 +223,11 @@ def launched(tmp_path: Path, program: str, *words: str, script_end: str = "\nmai
     The library is elsewhere than in an image and the interpreter is ours, and `script_end` may call the
     program more than once; the rest of the script is what an image has.
     """
-    script = (tmp_path / f"bin/{program}").read_text().replace("/opt/driverforge/lib", str(tmp_path / "lib"))
+    script = (
+        (tmp_path / f"root/usr/local/bin/{program}")
+        .read_text()
+        .replace("/opt/driverforge/lib", str(tmp_path / LIBRARY))
+    )
     assert "\nmain()'" in script
     script = script.replace("\nmain()'", f"{script_end}'")
     command = ["sh", "-c", script.replace("/usr/bin/python3", sys.executable), program, *words]
@@ -234,7 +240,7 @@ def launched(tmp_path: Path, program: str, *words: str, script_end: str = "\nmai
 
 def test_images_have_the_packages_that_they_run_and_no_more(lock: Lock) -> None:
     entries = context(JIT, lock).entries
-    assert {name.split("/")[1] for name in entries if name.startswith("lib/")} == {
+    assert {name.split("/")[4] for name in entries if name.startswith(LIBRARY)} == {
         "driverctl",
         "driverforge_core",
         "driverforge_driver",

@@ -153,9 +153,9 @@ def test_the_dockerfile_stands_on_the_image_and_takes_the_driver_out_of_it() -> 
     text = made.entries["Dockerfile"].content.decode()
     assert f"\nARG BASE_IMAGE={NAME}@{PIN.digest}\n" in text
     assert "ARCHIVE_URL" not in text
-    assert f"take-driver userspace {VERSION} /usr/bin/python3\n" in text
+    assert f"take-driver userspace {VERSION} /usr/bin/python3 \\\n" in text
     folders = f"/usr/src/nvidia-{VERSION}/kernel-open /usr/src/nvidia-{VERSION}/kernel"
-    assert f"take-driver sources {VERSION} /usr/bin/python3 {folders}\n" in text
+    assert f"take-driver sources {VERSION} /usr/bin/python3 {folders} \\\n" in text
     assert {"scripts/take-driver", "scripts/unpack-archive", "scripts/place-firmware"} <= made.entries.keys()
     labels = dict(made.image.labels)
     assert labels["org.opencontainers.image.base.name"] == NAME
@@ -164,7 +164,9 @@ def test_the_dockerfile_stands_on_the_image_and_takes_the_driver_out_of_it() -> 
 
 def test_a_moved_image_is_another_image_and_its_modules_are_cached_apart() -> None:
     def digests(made: BuildContext) -> Mapping[str, str]:
-        return ImageFacts.from_json(made.entries["image.jit.json"].content.decode()).source_digests
+        return ImageFacts.from_json(
+            made.entries["jit/opt/driverforge/image.json"].content.decode()
+        ).source_digests
 
     for key in (KEY, PRECOMPILED):
         assert context(key, MOVED).inputs != context(key).inputs

@@ -112,7 +112,7 @@ def test_every_file_of_a_context_is_one_that_its_dockerfile_uses(cell: Cell) -> 
     dockerfile = entries["Dockerfile"].content.decode()
     scripts = [entry.content.decode() for path, entry in entries.items() if path.startswith("scripts/")]
     called = dockerfile + "".join(scripts)
-    whole_folders = {"lib": "COPY --link lib/", "bin": "COPY --link --chmod=755 bin/"}
+    whole_folders = {name: f"COPY --link {name}/ " for name in ("root", "jit", "precompiled")}
     for path in entries.keys() - {"Dockerfile"}:
         folder, _, name = path.partition("/")
         assert whole_folders.get(folder, name if folder == "scripts" else path) in called, path

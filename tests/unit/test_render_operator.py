@@ -73,13 +73,18 @@ def test_the_dockerfile_is_the_golden_one(wheels: Path) -> None:
 
 def test_it_holds_the_operator_and_its_wheels_and_nothing_else(wheels: Path) -> None:
     entries = context(wheels).entries
-    packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
+    packages = {name.split("/")[4] for name in entries if name.startswith("root/opt/driverforge/lib/")}
     own = {"driverforge_core", "driverforge_oci", "driverforge_kube", "driverforge_operator"}
     assert packages == {*own, "click", "click-8.5.1.dist-info"}
-    assert "lib/click/_speed.so" in entries
-    assert "lib/driverforge_operator/operands/manifests/driver.yaml" in entries
-    assert {name for name in entries if name.startswith("bin/")} == {"bin/driverforge-operator"}
-    assert b"from driverforge_operator.cli import main" in entries["bin/driverforge-operator"].content
+    assert "root/opt/driverforge/lib/click/_speed.so" in entries
+    assert "root/opt/driverforge/lib/driverforge_operator/operands/manifests/driver.yaml" in entries
+    assert {name for name in entries if name.startswith("root/usr/local/bin/")} == {
+        "root/usr/local/bin/driverforge-operator"
+    }
+    assert (
+        b"from driverforge_operator.cli import main"
+        in entries["root/usr/local/bin/driverforge-operator"].content
+    )
     pinned = entries["pins/userspace"].content
     assert b" python3 " in pinned
     assert b" gcc" not in pinned
@@ -145,7 +150,9 @@ def test_lock_finds_its_system() -> None:
 def test_its_bill_of_materials_has_the_wheels_and_no_driver(wheels: Path) -> None:
     place = Reference.parse("r.example.com/o@sha256:" + "0" * 64)
     made = context(wheels)
-    assert not any(path.startswith(f"lib/{name}") for path in made.entries for name in THIRD_PARTY)
+    assert not any(
+        path.startswith(f"root/opt/driverforge/lib/{name}") for path in made.entries for name in THIRD_PARTY
+    )
     parts = json.loads(sbom(made, place))["components"]
     python = {one["purl"] for one in parts if one.get("purl", "").startswith("pkg:pypi/")}
     assert python == {f"pkg:pypi/driverforge@{__version__}", "pkg:pypi/click@8.5.1"}

@@ -63,7 +63,7 @@ def test_every_cell_of_the_matrix_renders_from_a_complete_lock(cell: Cell) -> No
     if not any(content.content.endswith(b" signed\n") for content in made.values()):
         scripts.discard("check-signatures")
     assert {f"scripts/{name}" for name in scripts} == {path for path in made if path.startswith("scripts/")}
-    for source in re.findall(r"^COPY --link (?:--chmod=755 )?([^-\s]\S*) ", text, re.MULTILINE):
+    for source in re.findall(r"^COPY --link ([^-\s]\S*) ", text, re.MULTILINE):
         assert any(path == source or path.startswith(source) for path in made), source
     assert "# syntax=" not in text, "a frontend image would have to be pulled"
     assert "{{" not in text
@@ -200,7 +200,7 @@ def test_two_kernels_differ_in_the_last_stage_only() -> None:
         stages = below.split("\nFROM ")
         instructions = [line.split()[0] for line in stages[-1].splitlines()[1:] if line[:1].strip()]
         assert instructions == ["COPY", "LABEL"], "one layer, then metadata"
-    own = {"Dockerfile", "pins/headers", "image.precompiled.json"}
+    own = {"Dockerfile", "pins/headers", "precompiled/opt/driverforge/image.json"}
     files = [
         {path: entry for path, entry in context(cell).entries.items() if path not in own}
         for cell in (PRECOMPILED, OTHER_KERNEL)
@@ -217,21 +217,21 @@ def test_jit_image_has_the_stages_that_the_precompiled_one_starts_from() -> None
 
 
 def test_image_facts_say_what_is_inside() -> None:
-    jit = ImageFacts.from_json(context(JIT).entries["image.jit.json"].content.decode())
+    jit = ImageFacts.from_json(context(JIT).entries["jit/opt/driverforge/image.json"].content.decode())
     assert (jit.variant, jit.kernels, jit.module_types) == ("jit", (), ("open", "proprietary"))
     assert jit.sources == {
         "open": "/usr/src/nvidia-535.261.03/kernel-open",
         "proprietary": "/usr/src/nvidia-535.261.03/kernel",
     }
     precompiled = ImageFacts.from_json(
-        context(PRECOMPILED).entries["image.precompiled.json"].content.decode()
+        context(PRECOMPILED).entries["precompiled/opt/driverforge/image.json"].content.decode()
     )
     assert (precompiled.variant, precompiled.sources) == ("precompiled", {})
     assert precompiled.kernels == (KernelRelease.parse("6.1.0-50-cloud-amd64"),)
 
 
 def source_digests(cell: Cell, lock: Lock = LOCK) -> Mapping[str, str]:
-    name = "image.precompiled.json" if cell.kernel else "image.jit.json"
+    name = "precompiled/opt/driverforge/image.json" if cell.kernel else "jit/opt/driverforge/image.json"
     return ImageFacts.from_json(context(cell, lock).entries[name].content.decode()).source_digests
 
 
@@ -250,7 +250,7 @@ def test_image_facts_tell_apart_what_the_sources_were_made_of() -> None:
 
 def test_image_facts_name_the_packages_that_the_sources_are_from() -> None:
     """A node tells by them what a distribution has patched."""
-    facts = ImageFacts.from_json(context(JIT).entries["image.jit.json"].content.decode())
+    facts = ImageFacts.from_json(context(JIT).entries["jit/opt/driverforge/image.json"].content.decode())
     packages = {
         one.name: one.version for one in LOCK.targets["debian12-amd64"].drivers["535.261.03"]["source"]
     }
@@ -278,7 +278,9 @@ def test_a_module_type_that_one_kernel_excludes_stays_in_the_shared_stage() -> N
         text.partition("FROM jit AS modules")[0].split("\n", 1)[1]
         == dockerfile(PRECOMPILED).partition("FROM jit AS modules")[0].split("\n", 1)[1]
     )
-    facts = ImageFacts.from_json(context(cell).entries["image.precompiled.json"].content.decode())
+    facts = ImageFacts.from_json(
+        context(cell).entries["precompiled/opt/driverforge/image.json"].content.decode()
+    )
     assert facts.module_types == ("proprietary",)
 
 
@@ -365,7 +367,7 @@ def test_where_only_packages_are_signed_the_list_and_the_context_say_so() -> Non
 
 def test_launchers_start_isolated_from_the_environment() -> None:
     for name in ("driverctl", "nvidia-driver"):
-        entry = context(JIT).entries[f"bin/{name}"]
+        entry = context(JIT).entries[f"root/usr/local/bin/{name}"]
         assert entry.executable
         assert b"exec /usr/bin/python3 -I -S -c" in entry.content
         assert f'sys.argv[0] = "{name}"'.encode() in entry.content

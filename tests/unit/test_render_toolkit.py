@@ -77,12 +77,13 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
         entries["artifacts/rpm/usr/lib64/libnvidia-container.so.1"].link
         == f"libnvidia-container.so.{VERSION}"
     )
-    programs = {name for name in entries if name.startswith("bin/")}
+    programs = {name for name in entries if name.startswith("root/usr/local/bin/")}
     assert programs == {
-        f"bin/{name}" for name in ("driverctl", "nvidia-toolkit", "nvidia-validator", "driver-manager")
+        f"root/usr/local/bin/{name}"
+        for name in ("driverctl", "nvidia-toolkit", "nvidia-validator", "driver-manager")
     }
-    assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
-    packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
+    assert b'sys.argv[0] = "nvidia-toolkit"' in entries["root/usr/local/bin/nvidia-toolkit"].content
+    packages = {name.split("/")[4] for name in entries if name.startswith("root/opt/driverforge/lib/")}
     # driver-manager is a command of the driver half
     ours = {"driverctl", *(f"driverforge_{name}" for name in ("core", "kube", "host", "driver", "toolkit"))}
     assert {name for name in packages if name.startswith("driver")} == ours

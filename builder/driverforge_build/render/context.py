@@ -26,6 +26,9 @@ from driverforge_build.render.spec import FILE_TIME, image_specs
 from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitSpec, toolkit_specs
 from driverforge_core.errors import StorageFailed
+from driverforge_core.image import FACTS_PATH
+
+_PROGRAMS, _LIBRARY = "root/usr/local/bin", "root/opt/driverforge/lib"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ def context_of(image: AnyImage, folder: Path) -> BuildContext:
             for name in scripts
         },
         **{
-            f"bin/{name}": ContextFile(
+            f"{_PROGRAMS}/{name}": ContextFile(
                 content=templates.launcher(image, name, folder).encode(), executable=True
             )
             for name in image.programs
@@ -79,7 +82,8 @@ def context_of(image: AnyImage, folder: Path) -> BuildContext:
 @cache
 def _library(packages: tuple[str, ...]) -> Mapping[str, ContextFile]:
     """What all images of one kind have alike, made once for all of them."""
-    return {f"lib/{name}": ContextFile(content=content) for name, content in library_files(packages).items()}
+    files = library_files(packages)
+    return {f"{_LIBRARY}/{name}": ContextFile(content=content) for name, content in files.items()}
 
 
 def _digest_of(image: AnyImage, entries: Mapping[str, ContextFile]) -> str:
@@ -97,15 +101,15 @@ def _own(image: AnyImage) -> dict[str, ContextFile]:
     A driver image says of itself what it holds; a toolkit image has NVIDIA's files, the operator's wheels.
     """
     if isinstance(image, OperatorSpec):
-        return {f"lib/{name}": entry for name, entry in image.library.items()}
+        return {f"{_LIBRARY}/{name}": entry for name, entry in image.library.items()}
     if isinstance(image, ToolkitSpec):
         return {
             **_library(TOOLKIT_IMAGE),
             **{f"artifacts/{name}": entry for name, entry in image.artifacts.items()},
         }
     facts = {
-        **({} if image.vendor_modules else {"image.jit.json": image.jit_facts}),
-        **({"image.precompiled.json": image.facts} if image.kernel else {}),
+        **({} if image.vendor_modules else {f"jit{FACTS_PATH}": image.jit_facts}),
+        **({f"precompiled{FACTS_PATH}": image.facts} if image.kernel else {}),
     }
     made = {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
     own = {**_library(DRIVER_IMAGE), **made}
@@ -124,7 +128,7 @@ _DRIVER_SCRIPTS = {
 
 def _scripts(image: AnyImage) -> tuple[str, ...]:
     """The scripts that an image's Dockerfile calls; another one's change leaves its inputs alone."""
-    fetch = ("fetch-pinned", *(("check-signatures",) if image.packages_only else ()))
+    fetch = ("fetch-pinned", "settle-times", *(("check-signatures",) if image.packages_only else ()))
     if isinstance(image, ProgramsSpec):
         return fetch
     firmware = ("place-firmware",) if image.firmware_tree or image.payload != "packages" else ()

@@ -11,7 +11,7 @@ from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Matrix, OsRow
 from driverforge_build.matrix.programcells import ProgramsCell
 from driverforge_build.render.requirements import BaseImage, base_image, unique_packages
-from driverforge_build.render.spec import base_labels, epoch_of
+from driverforge_build.render.spec import FILE_TIME, base_labels, epoch_of
 from driverforge_core.errors import InputError
 
 
@@ -45,6 +45,7 @@ class ProgramsSpec(OnSystem):
     programs: ClassVar[tuple[str, ...]]
     repository: ClassVar[str]
     stages: ClassVar[tuple[str, ...]] = ()
+    file_time: ClassVar[int] = FILE_TIME
     vendor_lists: ClassVar[frozenset[str]] = frozenset()
     entitled_lists: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
