@@ -80,7 +80,8 @@ def test_a_change_that_the_daemon_could_not_serve_with_is_refused_before_anythin
 def test_a_file_that_waits_for_our_handler_is_told_of_and_mended(bench: Bench) -> None:
     """People name the default first, and install the toolkit then."""
     bench.write(CONFIG, ROOT + f'[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n'.encode())
-    [note] = bench.apply().notes
+    news, note = bench.apply().notes
+    assert news == f"a restart puts this in force, too: {CONFIG}, which changed since the daemon's start"
     assert note == (
         "containerd could not serve pods with the files as they are, and can with this change: "
         "its default runtime is nvidia, and its runtimes are: runc"

@@ -14,7 +14,7 @@ import pytest
 from driverforge_core.errors import CommandFailed
 from driverforge_host.ports import Metadata
 from driverforge_toolkit.runtime import journal
-from driverforge_toolkit.runtime.backends import effective
+from driverforge_toolkit.runtime.backends import candidates
 from driverforge_toolkit.runtime.model import Supervisor
 from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_toolkit.runtime.transaction import change, plans, refused, restore
@@ -318,7 +318,7 @@ def test_a_revert_that_is_handed_over_is_in_the_journal_as_one_that_has_begun(be
 def test_what_a_killed_driverctl_left_is_taken_over_and_told(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    candidate, here = f"{effective.FOLDER}/{effective.PREFIX}x", f"{restore.FOLDER}/1-a"
+    candidate, here = f"{candidates.FOLDER}/{candidates.PREFIX}x", f"{restore.FOLDER}/1-a"
     bench.write(f"{candidate}/config.toml", "")
     bench.write(f"{here}/restored", "")
     bench.write(f"{here}/log", "put /etc/x back\nrestarted the runtime\n")

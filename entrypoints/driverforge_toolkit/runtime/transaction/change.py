@@ -15,7 +15,7 @@ from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailu
 from driverforge_host.ports import Host
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.backends import config_files
-from driverforge_toolkit.runtime.backends.effective import remove_candidates
+from driverforge_toolkit.runtime.backends.candidates import remove_candidates
 from driverforge_toolkit.runtime.find.supervisor import SLOW, SYSTEMD
 from driverforge_toolkit.runtime.model import NO_PROCESS
 from driverforge_toolkit.runtime.transaction import refused, restore, unchanged

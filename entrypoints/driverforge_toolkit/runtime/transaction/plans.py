@@ -15,7 +15,6 @@ from driverforge_toolkit.runtime.backends import distributions
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
 from driverforge_toolkit.runtime.find import cri, selection
 from driverforge_toolkit.runtime.find.daemon import not_running
-from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.formats.values import describe
 from driverforge_toolkit.runtime.model import Activation, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.request import wanted_handlers
@@ -38,6 +37,7 @@ from driverforge_toolkit.runtime.transaction.held import (
     needed_handlers,
     pods_that_lose_theirs,
 )
+from driverforge_toolkit.runtime.transaction.next_start import check_imports, check_restart
 from driverforge_toolkit.runtime.transaction.observed import (
     ObservedRuntime,
     nvidia_handlers_of,
@@ -58,6 +58,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     daemon = select_daemon(system)
     _check_fallback(system, daemon)
     seen = with_adopted_files(observe_runtime(system, daemon, to_write=True))
+    check_imports(host, daemon, seen.clean)
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective_configuration(host, daemon, seen.clean, seen.disk)
     held = held_handlers(host, seen, clean, besides=wanted.names)
@@ -82,7 +83,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     ]
     if activation == "none" and missing:
         activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
-    _check_next_start(seen, planned, activation)
+    news = check_restart(host, seen, activation, (then_read, after), (now_read, now))
     ours = [
         path
         for path in seen.edit.paths(daemon)
@@ -101,6 +102,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
             *filter(None, [selection.contradiction(host, daemon, system.request)]),
             *held.notes,
             *seen.kept,
+            *news,
             *mended_fault(seen.edit, daemon, now),
             *changed_handlers(seen.edit, clean, after, wanted),
         ),
@@ -217,6 +219,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
     if seen.entry is None:
         return None
     ours = seen.entry.names
+    check_imports(host, daemon, seen.clean)
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
     clean = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
     if strip and (lost := lost_defaults(seen.edit, seen.clean, clean)):
@@ -235,7 +238,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
         activation, why = "restart", "the running daemon has not loaded its CRI plugin"
     if activation == "none" and any(name in (there or ()) for name in absent):
         activation, why = _again(daemon), "the running daemon still has our handlers"
-    _check_next_start(seen, seen.base, activation)
+    news = check_restart(host, seen, activation, (seen.clean, clean), (seen.disk, now))
     return ChangePlan(
         daemon=daemon,
         entry=entry_of(host, seen, seen.base),
@@ -244,7 +247,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
         why=why,
         absent=absent,
         keep=False,
-        notes=seen.kept,
+        notes=(*seen.kept, *news),
     )
 
 
@@ -266,12 +269,6 @@ def _check_reverted(seen: ObservedRuntime, now: Mapping[str, object], clean: Map
     check_servable(seen.edit, seen.daemon, now, clean, files=seen.clean, way_out=way_out)
 
 
-def _check_next_start(seen: ObservedRuntime, planned: Contents, activation: Activation) -> None:
-    """Raises InputError or Unsupported if a restart would make a root file that takes the node down."""
-    if activation == "restart":
-        distributions.next_root(seen.edit, seen.daemon, disk=seen.disk, planned=planned)
-
-
 def _partial_revert(
     system: RuntimeSystem,
     seen: ObservedRuntime,
@@ -289,7 +286,8 @@ def _partial_revert(
     after = effective_configuration(system.host, daemon, {**seen.clean, **planned}, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
     activation, why = _activation(seen, now, after, missed=_missed(seen))
-    _check_next_start(seen, {**seen.clean, **planned}, activation)
+    coming = ({**seen.clean, **planned}, after)
+    news = check_restart(system.host, seen, activation, coming, (seen.disk, now))
     left = seen.edit.handlers(after)
     return ChangePlan(
         daemon=daemon,
@@ -299,7 +297,7 @@ def _partial_revert(
         why=why,
         present=tuple((handler.name, handler.binary) for handler in held.handlers),
         absent=tuple(name for name in (entry.names if entry else ()) if name not in left),
-        notes=(*held.notes, *seen.kept),
+        notes=(*held.notes, *seen.kept, *news),
     )
 
 
@@ -375,6 +373,8 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
             details=[describe(path, *pair) for path, pair in foreign.items()],
             resolution="nothing was changed; take them out by hand",
         )
+    activation = seen.edit.activation(now, after)
+    news = check_restart(host, seen, activation, (planned, after), (seen.disk, now))
     left = [name for name in found if name in seen.edit.handlers(after)]
     stripped = replace(seen, base=planned)
     files = {path: file for path, file in planned.items() if file != seen.disk[path]}
@@ -382,12 +382,13 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
         daemon=daemon,
         entry=entry_of(host, stripped, files),
         effective=effective_lines(now, after),
-        activation=seen.edit.activation(now, after),
+        activation=activation,
         why="the effective configuration changes",
         keep=False,
         absent=tuple(name for name in found if name not in left),
         notes=(
             *(held_note(name, used[name], "revert --strip") for name in every if name in used),
             *(f"{name} is still there" for name in left),
+            *news,
         ),
     )

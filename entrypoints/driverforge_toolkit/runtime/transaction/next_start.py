@@ -1,0 +1,116 @@
+"""Whether a daemon comes back from a restart with files that are to come, and what it would read anew.
+
+A daemon runs for months with what it read at its start. What somebody changed since comes into force with the
+next restart, together with our change; where it keeps the daemon down, no roll-back helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_core import log
+from driverforge_core.errors import Unsupported
+from driverforge_host.ports import Host
+from driverforge_toolkit.runtime.backends import distributions
+from driverforge_toolkit.runtime.backends.rehearsal import rehearse
+from driverforge_toolkit.runtime.backends.start_rules import (
+    missing_imports,
+    spec_files,
+    start_faults,
+    stating_lines,
+)
+from driverforge_toolkit.runtime.formats.configfile import Contents, data_of
+from driverforge_toolkit.runtime.model import Activation, RuntimeDaemon
+from driverforge_toolkit.runtime.transaction.observed import ObservedRuntime
+
+View = Mapping[str, object]
+
+
+def check_imports(host: Host, daemon: RuntimeDaemon, files: Contents) -> None:
+    """Raises Unsupported if `files` import one that is not there.
+
+    containerd does not start then. From 2.0 on its `config dump` says nothing of that, and leaves out what
+    comes after.
+    """
+    missing = missing_imports(host.node, daemon, files) if daemon.kind == "containerd" else {}
+    if missing:
+        faults = [f"{path}, which {importer} imports, is not there" for path, importer in missing.items()]
+        raise _refusal(daemon, files, faults)
+
+
+def check_restart(
+    host: Host,
+    seen: ObservedRuntime,
+    activation: Activation,
+    coming: tuple[Contents, View],
+    there: tuple[Contents, View],
+) -> tuple[str, ...]:
+    """What else a restart puts in force, a sentence each.
+
+    `coming` is what the daemon reads then, `there` what it would read today, each with its view of these
+    files. Raises Unsupported if it would not serve pods, and as
+    `distributions.next_root`.
+    """
+    if activation != "restart":
+        return ()
+    distributions.next_root(seen.edit, seen.daemon, disk=seen.disk, planned=coming[0])
+    _check_start(host, seen, coming, there)
+    return _news(host, seen, there[1])
+
+
+def _check_start(
+    host: Host, seen: ObservedRuntime, coming: tuple[Contents, View], there: tuple[Contents, View]
+) -> None:
+    daemon, disk = seen.daemon, seen.disk
+    faults = faults_of_start(host, daemon, *coming, disk)
+    if not faults:
+        return
+    already = faults_of_start(host, daemon, *there, disk)
+    if already:
+        raise _refusal(daemon, there[0], already)
+    raise Unsupported(
+        f"refused: {daemon.kind} would not serve pods with this change",
+        details=[*faults, *stating_lines(coming[0], faults)],
+        resolution="nothing was changed; what its own program says of it is above",
+    )
+
+
+def faults_of_start(
+    host: Host, daemon: RuntimeDaemon, files: Contents, view: View, disk: Contents
+) -> tuple[str, ...]:
+    """Why the daemon would not serve pods if it were started with `files`, a sentence each.
+
+    By a rehearsal, or by rules where there can be none.
+    """
+    if daemon.kind != "containerd":
+        return ()
+    outcome = rehearse(host, daemon, files, disk, view)
+    if outcome.no_verdict:
+        log.info("no rehearsal of the restart; rules take its place", why=outcome.no_verdict)
+        return start_faults(host.node, view)
+    return outcome.faults
+
+
+def _refusal(daemon: RuntimeDaemon, files: Contents, faults: tuple[str, ...] | list[str]) -> Unsupported:
+    return Unsupported(
+        f"refused: {daemon.kind} would not come back from a restart, with its files as they are",
+        details=[*faults, *stating_lines(files, faults)],
+        resolution="it runs with what it read at its start; repair what it names, then run this again; "
+        "nothing was changed",
+    )
+
+
+def _news(host: Host, seen: ObservedRuntime, view: View) -> tuple[str, ...]:
+    """What others changed since the daemon's start, which is when its socket was made."""
+    node, daemon, entry = host.node, seen.daemon, seen.entry
+    began = node.stamp(daemon.socket) if daemon.pid and daemon.kind == "containerd" else None
+    if began is None:
+        return ()
+    ours = (
+        {file.path for file in entry.files if data_of(seen.disk, file.path) == file.written} if entry else ()
+    )
+    return tuple(
+        f"a restart puts this in force, too: {path}, which changed since the daemon's start"
+        for path in (*seen.disk, *spec_files(view))
+        if path not in ours and (stamp := node.stamp(path)) is not None and stamp[3] > began[3]
+    )
