@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain
@@ -11,6 +11,7 @@ from driverforge_build.advice import Given, Selection
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
+from driverforge_build.matrix.absent import why_absent
 from driverforge_build.matrix.select import select_cells
 from driverforge_build.plan.rows import (
     ImageLookup,
@@ -39,7 +40,12 @@ class Knowledge:
     def cells(self, select: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Cell, ...]:
         """The selected cells. Raises UsageError where a glob matches none."""
         cells = chain(all_cells(self.matrix, self.lock), excluded_by_name(self.matrix, self.lock, select))
-        return select_cells(cells, select=select, skip=skip, why_none=excluded_flavours(self.matrix, select))
+        return select_cells(cells, select=select, skip=skip, why_none=self._why_none)
+
+    def _why_none(self, glob: str) -> Iterator[str]:
+        yield from excluded_flavours(self.matrix, glob)
+        if why := why_absent(self.matrix, glob):
+            yield why
 
     def plan(self, cells: Sequence[Cell]) -> Plan:
         return make_plan(cells, self.judge, self.lookup)

@@ -13,6 +13,7 @@ import click
 from driverforge_build.commands.shared.inputs import matrix_option, select_options
 from driverforge_build.commands.shared.options import json_option
 from driverforge_build.commands.shared.output import say
+from driverforge_build.matrix.absent import why_absent
 from driverforge_build.matrix.asked import asked_of_repositories
 from driverforge_build.matrix.expand import driver_archs, jit_cells
 from driverforge_build.matrix.fields import Arch
@@ -66,11 +67,11 @@ def show(
     Exit status: 0, 64 where a glob matches no cell, 65 where the matrix is wrong.
     """
     read = load_matrix(matrix)
-    chosen = (
-        select_cells(jit_cells(read), select=select, skip=skip)
-        if cells or select or skip
-        else jit_cells(read)
-    )
+    chosen = jit_cells(read)
+    if cells or select or skip:
+        chosen = select_cells(
+            chosen, select=select, skip=skip, why_none=lambda glob: filter(None, [why_absent(read, glob)])
+        )
     keys = [cell.key for cell in chosen]
     if as_json:
         say(json.dumps(as_data(read, keys), indent=2))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from driverforge_build.discover.survey import Target
 from driverforge_build.lock.pins import Lock, archive_key
+from driverforge_build.matrix.absent import why_absent
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import expand_braces, glob_set
@@ -46,7 +47,10 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
         raise UsageError(
             f"--select {' '.join(select) or '*'} {('--skip ' + ' '.join(skip)) if skip else ''}".strip()
             + " leaves nothing to lock",
-            details=[f"systems: {' '.join(row.id for row in matrix.rows)}"],
+            details=[
+                *filter(None, (why_absent(matrix, glob) for glob in select)),
+                f"systems: {' '.join(row.id for row in matrix.rows)}",
+            ],
             resolution="look at `driverforge matrix show`",
         )
     return fitting

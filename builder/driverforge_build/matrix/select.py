@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from heapq import nlargest
 from typing import Protocol, TypeVar
@@ -12,6 +12,10 @@ from driverforge_core.errors import UsageError
 
 MAX_COMPARED = 2000
 SHOWN = 5
+NO_ROW = (
+    "take a cell that there is (`driverforge matrix show`), or add the row that is missing to a matrix of "
+    "your own (docs/matrix.md)"
+)
 
 
 class Keyed(Protocol):
@@ -27,12 +31,12 @@ def select_cells(
     *,
     select: Sequence[str] = (),
     skip: Sequence[str] = (),
-    why_none: Sequence[str] = (),
+    why_none: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> tuple[CellT, ...]:
     """The cells whose id any of `select` matches and none of `skip` does, in their order.
 
     Without `select` all match. Raises UsageError where a glob of `select` matches no cell (near ids are
-    named, and `why_none`), or where nothing is left.
+    named, and what `why_none` says of the glob), or where nothing is left.
     """
     everything = tuple(cells)
     wanted = glob_set(tuple(select) or ("*",))
@@ -41,7 +45,7 @@ def select_cells(
     for glob in select:
         # a second pass over the chosen only: with one glob it is the same question
         if not chosen or (len(select) > 1 and not any(map(glob_set((glob,)), keys))):
-            raise _no_match(glob, [cell.key for cell in everything], why_none)
+            raise _no_match(glob, [cell.key for cell in everything], [*why_none(glob)])
     unwanted = glob_set(tuple(skip))
     left = tuple(cell for cell in chosen if not unwanted(cell.key)) if skip else chosen
     if chosen and not left:
@@ -69,8 +73,10 @@ def _no_match(glob: str, keys: Sequence[str], why_none: Sequence[str]) -> UsageE
     return UsageError(
         f"--select {glob} matches none of {len(keys)} cells",
         details=[*why_none, *(f"near: {key}" for key in close)],
-        resolution="quote globs from the shell; `driverforge matrix show` lists what there is, `driverforge "
-        "lock` finds new kernels",
+        resolution=NO_ROW
+        if why_none
+        else "quote globs from the shell; `driverforge matrix show` lists what there is, `driverforge lock` "
+        "finds new kernels",
     )
 
 
@@ -90,8 +96,15 @@ def mirror_os(key: str) -> str:
 
 
 def near_ids(glob: str, keys: Sequence[str], count: int = SHOWN) -> tuple[str, ...]:
-    """The ids that resemble a glob most, best first."""
+    """The ids that resemble a glob most, best first.
+
+    Those of the system and architecture that it names, where there are some, else those of the system.
+    """
     text = glob.replace("*", "").lower()
+    for start in ("-".join(text.split("-")[:2]), text.partition("-")[0]):
+        if own := [key for key in keys if key.startswith(f"{start}-")]:
+            keys = own
+            break
     # similarity is quadratic; a sample answers as well
     step = max(1, len(keys) // MAX_COMPARED)
     matcher = SequenceMatcher(b=text, autojunk=False)

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
+from driverforge_build.matrix.absent import why_absent
 from driverforge_build.matrix.expand import Cell, kernel_cells
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
-from driverforge_build.matrix.select import near_ids
+from driverforge_build.matrix.select import NO_ROW, near_ids
 from driverforge_build.nvidia.archives import told_by
 from driverforge_build.plan.classes import evidence_lines
 from driverforge_build.plan.rows import all_cells
@@ -57,10 +58,11 @@ def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
             if cell.key == key:
                 _check_known(cell, wanted.kernel.text, lock.target(cell.os.id, cell.arch))
                 return cell
+    why = why_absent(matrix, key)
     raise UsageError(
         f"the matrix has no cell {key}",
-        details=_near(key, keys),
-        resolution="write the id as `driverforge plan` prints it",
+        details=[*filter(None, [why]), *_near(key, keys)],
+        resolution=NO_ROW if why else "write the id as `driverforge plan` prints it",
     )
 
 

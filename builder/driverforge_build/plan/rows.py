@@ -92,9 +92,9 @@ def excluded_by_name(matrix: Matrix, lock: Lock, select: Sequence[str]) -> Itera
     yield from (cell for cell in cells if cell.series is None and cell.key in select)
 
 
-def excluded_flavours(matrix: Matrix, select: Sequence[str]) -> list[str]:
+def excluded_flavours(matrix: Matrix, glob: str) -> list[str]:
     """Why there is no cell for a glob that names a flavour which the matrix excludes: a line an exclusion."""
-    words = {word for glob in select for word in re.split(r"[-+*?]", glob)}
+    words = {*re.split(r"[-+*?]", glob)}
     return [
         f"{matrix.origin('exclusions', row.id)}: exclusion {row.id}: {row.reason}"
         for row in matrix.exclusions
