@@ -171,6 +171,19 @@ def test_the_archive_and_the_modules_are_drivers() -> None:
     assert kernel == "6.1.0-50-cloud-amd64"
 
 
+def test_licences_of_what_is_ours_and_nvidias_are_named() -> None:
+    def licences(key: str) -> dict[str, object]:
+        parts = bom(key)["components"]
+        return {part["name"]: part["licenses"] for part in parts if "licenses" in part}
+
+    driver, toolkit = licences(KEYS[2]), licences(TOOLKIT.id)
+    assert driver["nvidia-kernel-modules-open"] == [{"expression": "MIT OR GPL-2.0-only"}]
+    assert driver["nvidia-driver"] == driver["nvidia-kernel-modules-proprietary"]
+    assert driver["driverforge"] == toolkit["nvidia-container-toolkit"] == [{"expression": "Apache-2.0"}]
+    # what these packages declare themselves
+    assert (toolkit["tomlrt"], toolkit["PyYAML"]) == ([{"expression": "MIT"}], [{"license": {"name": "MIT"}}])
+
+
 def test_the_same_image_has_the_same_sbom_and_another_one_another() -> None:
     made = context(KEYS[0])
     assert sbom(made, PLACE) == sbom(made, PLACE)

@@ -28,7 +28,7 @@ UBUNTU = "ubuntu26.04-amd64-580.173.02-jit"
         ),
         (
             "debian12-amd64-535.261.03-5.10.0-9-cloud-amd64",
-            "no series of debian12 has the kernel 5.10.0-9-cloud-amd64: it has 6.1 (6.1.*), 6.12 (6.12.*+deb12*",
+            "no series of debian12 has the kernel 5.10.0-9-cloud-amd64: it has 6.1 (6.1.*), 6.12 (6.12.*+deb",
         ),
         (
             "debian12-arm64-535.261.03-6.1.0-50-rpi",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure
+from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure, Unsupported
 from driverforge_driver.compile.compiler import compile_error, first_errors
 
 # open 550.163.01 against 6.12.107+deb13-cloud-amd64, gcc 14.2 (excerpt)
@@ -72,6 +72,37 @@ def test_each_message_once() -> None:
 )
 def test_logs_without_a_compiler_error(log: str, shown: str) -> None:
     assert shown in first_errors(log)
+
+
+@pytest.mark.parametrize(
+    ("said", "brief", "advice"),
+    [
+        # sign-file and resolve_btfids of linux-kbuild-7.2.12+deb13, started where only libc of Debian 12 is
+        (
+            (
+                "scripts/sign-file: error while loading shared libraries: libcrypto.so.3: cannot open shared "
+                "object file: No such file or directory"
+            ),
+            "a build tool cannot be started: sign-file needs libcrypto.so.3",
+            "the package that has libcrypto.so.3",
+        ),
+        (
+            (
+                "tools/bpf/resolve_btfids: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' "
+                "not found (required by tools/bpf/resolve_btfids)"
+            ),
+            "a build tool cannot be started: resolve_btfids needs GLIBC_2.38",
+            "the system that the header packages are made for",
+        ),
+    ],
+)
+def test_a_library_that_a_tool_of_the_headers_lacks_is_named(said: str, brief: str, advice: str) -> None:
+    log = f"  MODPOST Module.symvers\n{said}\nmake[1]: *** [scripts/Makefile.modfinal:57: nv.ko] Error 127\n"
+    error = compile_error(log, 2, "/var/log/driverforge/build.log")
+    assert isinstance(error, Unsupported)
+    assert (error.brief, error.details[0]) == (brief, said)
+    assert advice in error.resolution
+    assert "another driver" not in error.resolution
 
 
 def test_a_full_disk_is_told_apart() -> None:

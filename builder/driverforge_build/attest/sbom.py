@@ -33,6 +33,11 @@ MEDIA_TYPE = "application/vnd.cyclonedx+json"
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _MANAGERS = {"debian": "deb", "rhel": "rpm", "suse": "rpm"}
 Component = dict[str, Any]
+# NVIDIA's licence of the driver is no text that SPDX knows. MODULE_LICENSE() of the open modules says
+# "Dual MIT/GPL", and nvidia-container-toolkit's own files "Apache-2.0".
+_NVIDIA = [{"license": {"name": "NVIDIA Software License"}}]
+_MODULES = {"open": [{"expression": "MIT OR GPL-2.0-only"}], "proprietary": _NVIDIA}
+_APACHE = [{"expression": "Apache-2.0"}]
 
 
 def package_manager(image: AnyImage) -> str:
@@ -133,6 +138,7 @@ def _driver(image: AnyImage) -> Iterator[Component]:
             "name": "nvidia-container-toolkit",
             "version": image.version,
             "supplier": {"name": "NVIDIA Corporation"},
+            "licenses": _APACHE,
             "properties": [_property("artifacts-sha256", digest_of(image.artifacts))],
         }
         return
@@ -145,6 +151,7 @@ def _driver(image: AnyImage) -> Iterator[Component]:
             "name": f"nvidia-kernel-modules-{kind}",
             "version": image.driver,
             "supplier": {"name": "NVIDIA Corporation"},
+            "licenses": _MODULES[kind],
             "properties": [_property("kernel", image.kernel)],
         }
 
@@ -161,25 +168,34 @@ def _whole_driver(image: ImageSpec) -> Component:
         "name": "nvidia-driver",
         "version": image.driver,
         "supplier": {"name": "NVIDIA Corporation"},
+        "licenses": _NVIDIA,
         "purl": named,
         **held,
     }
 
 
 def _python(image: AnyImage) -> Iterator[Component]:
-    yield _distribution("driverforge", __version__)
+    yield {**_distribution("driverforge", __version__), "licenses": _APACHE}
     if isinstance(image, OperatorSpec):
         for file, sha256 in image.wheels.items():
             yield {**_distribution(*wheel_of(file)), "hashes": [_sha256(sha256)]}
     # a driver image has the driver half, which needs no package of others
     if isinstance(image, ToolkitSpec):
         for name in THIRD_PARTY.values():
-            yield _distribution(name, metadata.version(name))
+            yield {**_distribution(name, metadata.version(name)), "licenses": _declared(name)}
 
 
 def _distribution(name: str, version: str) -> Component:
     named = python_purl(name, version)
     return {"type": "library", "bom-ref": named, "name": name, "version": version, "purl": named}
+
+
+def _declared(distribution: str) -> list[dict[str, Any]]:
+    """What an installed distribution says of its licence: an SPDX expression, or its own words (PEP 639)."""
+    told = metadata.metadata(distribution)
+    if "License-Expression" in told:
+        return [{"expression": told["License-Expression"]}]
+    return [{"license": {"name": told["License"]}}] if "License" in told else []
 
 
 def _sha256(content: str) -> dict[str, str]:

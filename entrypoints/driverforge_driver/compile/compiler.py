@@ -24,6 +24,12 @@ from driverforge_host.ports import Commands, Host, Result
 ERROR_LINE = re.compile(
     r"^(?!.*CFLAGS=).*(?:\berror: |\berror, |fatal error|\*\*\* |Error 127|: not found)", re.IGNORECASE
 )
+# What glibc's dynamic linker says of a program that it cannot start (elf/dl-error-skeleton.c, dl-version.c)
+NOT_STARTED = re.compile(
+    r"^(?P<program>\S+): (?:error while loading shared libraries: (?P<library>[^:\s]+): .*"
+    r"|/\S+: version `(?P<version>\S+)' not found \(required by .*)$",
+    re.MULTILINE,
+)
 SHOWN_ERRORS = 5
 # Seconds. The slowest compilation that we saw, on a busy machine of two cores, took a seventh of it.
 TIMEOUT = 2 * 3600.0
@@ -195,8 +201,23 @@ def compile_error(output: str, status: int, log_path: str) -> DriverforgeError:
             details=details,
             resolution="raise the memory limit, or compile with fewer jobs (-j1 needs about 0.6 GiB)",
         )
+    if (found := NOT_STARTED.search(output)) is not None:
+        return _not_started(found, details)
     return CommandFailed(
         "the kernel modules do not compile",
         details=details,
         resolution="use another driver branch or kernel, or a precompiled image for this kernel",
+    )
+
+
+def _not_started(said: re.Match[str], details: list[str]) -> Unsupported:
+    """The error for a program of the headers that lacks a library: another driver would need it too."""
+    program, library = said["program"].rpartition("/")[2], said["library"]
+    return Unsupported(
+        f"a build tool cannot be started: {program} needs {library or said['version']}",
+        details=[said[0], *details],
+        resolution=f"install the package that has {library} where it compiles: in an image by `tools: "
+        "{jit: [...]}` of the system's row in your matrix"
+        if library
+        else "compile in an image of the system that the header packages are made for: theirs is newer",
     )
