@@ -17,6 +17,7 @@ from driverforge_toolkit.doctor.rules import examine
 from driverforge_toolkit.runtime.find.daemon import daemon_behind
 from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.request import RuntimeRequest
+from support.advised import cures
 from support.machines import advice
 from support.machines.runtimenode import PROGRAMS, RuntimeNode, open_node
 from support.process import missing, run, until
@@ -88,6 +89,7 @@ def follow(node: RuntimeNode, command: str) -> None:
     assert followed.status == 0, followed.stderr
 
 
+@cures("runc-missing")
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])
 def test_runc_that_an_import_hides_comes_back_with_all_that_is_hidden(suite: str) -> None:
     with provided(lambda: open_node("containerd", suite)) as node:
@@ -121,6 +123,7 @@ def test_a_runc_that_nobody_states_gets_the_cgroup_driver_of_the_others() -> Non
         assert Path(node.config).read_text().startswith(f"version = 2\n{nvidia}")
 
 
+@cures("drop-in-version")
 @pytest.mark.parametrize("suite", ["bookworm", "trixie", "sid"])
 def test_a_drop_in_of_a_higher_version_keeps_what_it_sets_for_others(suite: str) -> None:
     """kata's, beside a root file of version 2."""
@@ -148,6 +151,7 @@ def test_a_drop_in_of_nvidias_alone_is_written_anew() -> None:
         assert told(node) == {}
 
 
+@cures("config-version-1")
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])
 def test_a_file_of_version_1_becomes_one_of_version_2(suite: str) -> None:
     with provided(lambda: open_node("containerd", suite)) as node:
@@ -160,3 +164,51 @@ def test_a_file_of_version_1_becomes_one_of_version_2(suite: str) -> None:
         after = node.effective()
         assert after["disabled_plugins"] == ["io.containerd.internal.v1.restart"]
         assert after["plugins"] == before
+
+
+@cures("cri-disabled")
+@pytest.mark.parametrize(
+    ("suite", "disabled"),
+    [
+        ("bookworm", '["io.containerd.grpc.v1.cri"]'),
+        ("trixie", "[\n  'io.containerd.grpc.v1.cri',\n  'io.containerd.snapshotter.v1.zfs',\n]"),
+    ],
+)
+def test_a_disabled_plugin_comes_back_and_its_sections_stay(suite: str, disabled: str) -> None:
+    with provided(lambda: open_node("containerd", suite)) as node:
+        node.start(root(node))
+        before = node.effective()["plugins"]["io.containerd.grpc.v1.cri"]
+        node.write(f"disabled_plugins = {disabled}\n{root(node)}")
+        run(node.home / "restart")
+        until(node.cannot_serve, "containerd without its CRI plugin", timeout=60, log=node.log)
+        follow(node, told(node, kubelet=True)["cri-disabled"])
+        assert node.handlers() == {"runc": "", **PROGRAMS}
+        assert told(node, kubelet=True) == {}
+        node.driverctl("revert")
+        assert node.effective()["plugins"]["io.containerd.grpc.v1.cri"] == before
+
+
+@cures("default-unknown")
+@pytest.mark.parametrize("name", ["'kata'", '"kata"'])
+def test_a_default_that_nobody_has_becomes_runc(name: str) -> None:
+    with provided(lambda: open_node("containerd", "trixie")) as node:
+        node.start(root(node))
+        before = node.effective()["plugins"]
+        default = f"[{CRI}.containerd]\n"
+        node.write(root(node).replace(default, f"{default}default_runtime_name = {name}\n"))
+        run(node.home / "restart")
+        until(node.cannot_serve, "containerd without its CRI plugin", timeout=60, log=node.log)
+        follow(node, told(node)["default-unknown"])
+        assert node.handlers() == {"runc": ""}
+        assert told(node) == {}
+        assert node.effective()["plugins"] == before
+
+
+@cures("handler-without-type")
+def test_a_handler_without_a_type_gets_one() -> None:
+    section = 'plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia'
+    with provided(lambda: open_node("containerd", "sid")) as node:
+        node.start(f"version = 3\n[{section}.options]\nBinaryName = '/usr/bin/nvidia-container-runtime'\n")
+        follow(node, told(node)["handler-without-type"])
+        assert node.handlers() == {"runc": "", **PROGRAMS}
+        assert told(node) == {}

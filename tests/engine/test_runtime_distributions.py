@@ -19,6 +19,7 @@ from driverforge_core.errors import InputError, Unsupported
 from driverforge_host.adapters.real import real_host
 from driverforge_toolkit.doctor import rules_template
 from driverforge_toolkit.doctor.evidence import NodeEvidence, TemplateEvidence, ToolkitEvidence
+from support.advised import cures
 from support.machines import advice
 from support.machines.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node
 from support.process import missing, run, until
@@ -179,6 +180,7 @@ def mended_by_base(node: RuntimeNode) -> None:
     assert cri["sandbox_image"] == "rancher/mirrored-pause:3.6"
 
 
+@cures("template-without-base", "template-error")
 def test_a_node_that_a_template_has_taken_down_comes_back_with_the_doctors_command() -> None:
     with distribution("k3s", "trixie", BASE2, "config.toml.tmpl") as node:
         template = node.etc / "config.toml.tmpl"

@@ -83,10 +83,12 @@ def _nodes(spec: Spec) -> Iterator[DeviceNode]:
 def command_for_unreadable(path: str) -> str:
     """The same for a file that cannot be read, and so says no kind.
 
-    The kind is guessed from the file's name: other CDI tools keep to these names, too.
+    The kind is guessed from the file's name: other CDI tools keep to these names, too, and NVIDIA's pages and
+    ours call the one of GPUs nvidia.yaml.
     """
     stem = path.rpartition("/")[2].rpartition(".")[0]
-    return rewrite_command(next((kind for kind in _MODES if file_name(kind, "") == stem), ""), path)
+    kinds = {"nvidia": default_kind(SpecMode.AUTO), **{file_name(kind, ""): kind for kind in _MODES}}
+    return rewrite_command(kinds.get(stem, ""), path)
 
 
 def write_command(kind: str, folder: str) -> str:

@@ -56,6 +56,14 @@ def _rewritten(spec: Spec | None, path: str, gone: Collection[str]) -> str:
     )
 
 
+def _joined(commands: Iterable[str]) -> str:
+    """Commands one after another, and behind them what only another tool can do."""
+    every = tuple(commands)
+    told = "; ".join(command for command in every if command.startswith(remedy.OTHERS))
+    run = "; ".join(command for command in every if not command.startswith(remedy.OTHERS))
+    return "  ".join(filter(None, [run, f"# {told}" if told else ""]))
+
+
 def spec_of_other_driver(evidence: NodeEvidence) -> Diagnosis | None:
     others = {file.path: driver_version(file.spec) for file in _nvidia(evidence) if file.spec}
     wrong = {
@@ -69,7 +77,7 @@ def spec_of_other_driver(evidence: NodeEvidence) -> Diagnosis | None:
         what="a CDI spec is for another driver version than the loaded one: "
         "containers get libraries that do not match it",
         evidence=(f"loaded: {evidence.driver}", *(f"{path}: {version}" for path, version in wrong.items())),
-        command="; ".join(_rewrite(evidence, wrong)),
+        command=_joined(_rewrite(evidence, wrong)),
     )
 
 
@@ -94,7 +102,7 @@ def spec_with_wrong_major(evidence: NodeEvidence) -> Diagnosis | None:
         what="a CDI spec has device numbers of an earlier boot or module load: "
         "CUDA does not start in containers",
         evidence=tuple(lines),
-        command="; ".join([*_devices("nodes", roots), *_rewrite(evidence, lines.values())]),
+        command=_joined([*_devices("nodes", roots), *_rewrite(evidence, lines.values())]),
     )
 
 
@@ -110,7 +118,7 @@ def spec_paths_gone(evidence: NodeEvidence) -> Diagnosis | None:
         what="a CDI spec names files of the node that are not there: "
         "containers with its devices do not start",
         evidence=tuple(lines),
-        command="; ".join(_rewrite(evidence, found)),
+        command=_joined(_rewrite(evidence, found)),
     )
 
 
@@ -132,7 +140,7 @@ def spec_unresolvable(evidence: NodeEvidence) -> Diagnosis | None:
         what="CDI devices cannot be resolved: a spec cannot be read, "
         "or two specs of one folder have the same device",
         evidence=tuple(lines),
-        command="; ".join(
+        command=_joined(
             [
                 f"mv {' '.join(map(quote, bad))} /root/",
                 *(remedy.command_for_unreadable(file.path) for file in broken),
@@ -151,7 +159,7 @@ def spec_missing(evidence: NodeEvidence) -> Diagnosis | None:
         command = remedy.write_command(wanted, "/var/run/cdi")
     except InputError:
         command = (
-            f"write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into {toolkit.config}, "
+            f"# write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into {toolkit.config}, "
             "as nvidia.com/gpu"
         )
     return Diagnosis(
@@ -174,7 +182,7 @@ def links_missing(evidence: NodeEvidence) -> Diagnosis | None:
             f"{systemd[0].kind} uses systemd's control groups",
             *(f"/dev/char has no {name}" for name in shown),
         ),
-        command="; ".join(_devices("links", _roots(evidence.unlinked))),
+        command=_joined(_devices("links", _roots(evidence.unlinked))),
     )
 
 
@@ -197,7 +205,7 @@ def programs_missing(evidence: NodeEvidence) -> Diagnosis | None:
     return Diagnosis(
         what="handlers refer to programs that are not on the node: containers with them do not start",
         evidence=tuple(f"{program} is not there" for program in evidence.missing_programs),
-        command=f"{INSTALL}, or driverctl runtime revert --strip to take the handlers out",
+        command=f"{INSTALL}  # or take the handlers out: driverctl runtime revert --strip",
     )
 
 
@@ -215,10 +223,14 @@ def low_level_missing(evidence: NodeEvidence) -> Diagnosis | None:
     toolkit = evidence.toolkit
     if not toolkit.low_level or set(toolkit.low_level) != set(toolkit.absent):
         return None
+    stated = [name for runtime in evidence.runtimes for name in runtime_files.low_level(runtime)]
+    named = [name for name in dict.fromkeys(stated) if name not in toolkit.absent]
     return Diagnosis(
         what="none of the low-level runtimes of NVIDIA's runtime is on the node",
         evidence=tuple(f"{toolkit.config}: {name} is not there" for name in toolkit.absent),
-        command=f"{INSTALL}, which takes them from the runtime's own configuration",
+        command=f"{INSTALL} --nvidia-container-runtime.runtimes {','.join(map(quote, named))}"
+        if named
+        else f"# install runc, or name what is there: {INSTALL} --nvidia-container-runtime.runtimes PATH",
     )
 
 
@@ -250,16 +262,18 @@ def restore_pending(evidence: NodeEvidence) -> Diagnosis | None:
         what="a driverctl was killed while it changed the runtime, "
         "and the node's own restore is pending or done",
         evidence=tuple(lines),
-        command="driverctl runtime apply finishes the change, driverctl runtime revert undoes it",
+        command="driverctl runtime apply  # finishes the change; to undo it: driverctl runtime revert",
     )
 
 
 def journal_unfinished(evidence: NodeEvidence) -> Diagnosis | None:
     if evidence.journal_problem:
+        # as the error says it: "the journal entry PATH is damaged"
+        damaged = next((word for word in evidence.journal_problem[0].split() if word.startswith("/")), "")
         return Diagnosis(
             what="driverctl's journal is damaged: a revert cannot be exact",
             evidence=evidence.journal_problem,
-            command="driverctl runtime revert --strip, after the entry was removed",
+            command=f"mv {quote(damaged)} /root/ && driverctl runtime revert --strip",
         )
     left = [
         entry
@@ -271,7 +285,7 @@ def journal_unfinished(evidence: NodeEvidence) -> Diagnosis | None:
     return Diagnosis(
         what="a driverctl was killed while it changed the runtime",
         evidence=tuple(f"the journal says of {entry.config}: {entry.state}" for entry in left),
-        command="driverctl runtime apply finishes the change, driverctl runtime revert undoes it",
+        command="driverctl runtime apply  # finishes the change; to undo it: driverctl runtime revert",
     )
 
 
@@ -282,8 +296,8 @@ def sighup_death(evidence: NodeEvidence) -> Diagnosis | None:
     return Diagnosis(
         what="somebody sent containerd SIGHUP, which ends it: it has no reload",
         evidence=tuple(lines[-SHOWN:]),
-        command="set RUNTIME_RESTART_MODE=systemd for NVIDIA's toolkit, or let driverctl restart the unit: "
-        "driverctl runtime apply",
+        command="driverctl runtime apply  # restarts the unit; or for NVIDIA's toolkit: "
+        "RUNTIME_RESTART_MODE=systemd",
     )
 
 
@@ -298,8 +312,14 @@ def restart_loop(evidence: NodeEvidence) -> Diagnosis | None:
     return Diagnosis(
         what="the container runtime is restarted again and again",
         evidence=tuple(lines[-SHOWN:]),
-        command="driverctl runtime revert, then read why it ended: journalctl -u containerd -n 100",
+        command="driverctl runtime revert  # then read why it ended: "
+        f"journalctl -u {_unit(lines[-1])} -n 100",
     )
+
+
+def _unit(line: str) -> str:
+    found = COUNTER.search(line) or TOO_QUICK.search(line)
+    return found[1] if found else "containerd"
 
 
 def selinux_denials(evidence: NodeEvidence) -> Diagnosis | None:

@@ -33,11 +33,16 @@ def config_broken(evidence: NodeEvidence) -> Diagnosis | None:
     ]
     if not found:
         return None
+    restart = f"systemctl restart {found[0].service}"
+    named = found[0].broken[0].partition(" ")[0]
+    broken = named if named.startswith("/") else found[0].config
+    made = found[0].supervisor in ("k3s", "rke2", "microk8s") and broken == found[0].config
     return Diagnosis(
         what=f"{found[0].kind} cannot start with the files as they are",
         evidence=tuple(line for runtime in found for line in runtime.broken),
-        command=f"repair {found[0].config}, then systemctl restart {found[0].service}; "
-        "what driverctl changed: driverctl runtime revert",
+        command=f"{restart}  # {found[0].supervisor} writes {broken} anew"
+        if made
+        else f"# repair {broken}, then: {restart}; what driverctl changed: driverctl runtime revert",
     )
 
 
@@ -48,7 +53,9 @@ def cri_disabled(evidence: NodeEvidence) -> Diagnosis | None:
             names = [name for name in disabled if name in CRI_NAMES] if isinstance(disabled, list) else []
             refused = _refuses_bare_names(document, names)
             if names and (refused or evidence.serves_kubelet(runtime) or _mentions_nvidia(runtime)):
-                edits = " ".join(f"-e 's/\"{re.escape(name)}\" *,? *//'" for name in names)
+                # the plugins' sections have these names, too
+                place = "/^[[:space:]]*disabled_plugins/,/\\]/"
+                edits = (f"""{place}s/["']{re.escape(name)}["'] *,? *//""" for name in names)
                 return Diagnosis(
                     what="containerd does not start: a version 2 file has to name the plugins in full that "
                     "it disables"
@@ -56,8 +63,8 @@ def cri_disabled(evidence: NodeEvidence) -> Diagnosis | None:
                     else "containerd's CRI plugin is disabled: no kubelet can use it, "
                     "and NVIDIA's handlers have no effect",
                     evidence=(f"{path}: disabled_plugins = {disabled}",),
-                    command=f"sed -i -E {edits} {quote(path)} && systemctl restart {runtime.service} && "
-                    f"{APPLY}",
+                    command=f"sed -i -E {' '.join(f'-e {quote(edit)}' for edit in edits)} {quote(path)} && "
+                    f"systemctl restart {runtime.service} && {APPLY}",
                 )
     return None
 
@@ -133,7 +140,7 @@ def _with_runc(runtime: RuntimeEvidence, path: str, evidence: NodeEvidence) -> s
     restart = f"systemctl restart {runtime.service}"
     missing = missing_in(runtime.documents, runtime.texts)
     if missing is None:
-        return f"write the runtime runc into {path}, then {restart}"
+        return f"# write the runtime runc into {path}, then: {restart}"
     folder = runtime.config.rpartition("/")[0]
     templates = [each.path for each in evidence.templates if each.path.rpartition("/")[0] == folder]
     target = ""
@@ -170,9 +177,18 @@ def _set_default(runtime: RuntimeEvidence, default: str) -> str:
         runtime.kind
     ]
     with_it = [path for path in runtime.documents if _mentions(runtime, path, default)] or [runtime.config]
-    files, name = " ".join(map(quote, with_it)), re.escape(default)
-    edit = f'/{key}/s/"{name}"/"{BUILT_IN[runtime.kind][0]}"/'
-    return f"sed -i -E '{edit}' {files} && systemctl restart {runtime.service}"
+    restart = f"systemctl restart {runtime.service}"
+    made = runtime.config in with_it and runtime.supervisor
+    # k3s writes the file anew, with what it was started with
+    if made in ("k3s", "rke2"):
+        where = f"/etc/rancher/{made}/config.yaml or its unit"
+        return f"# take --default-runtime={default} out of {where}, then: {restart}"
+    if made == "microk8s":
+        template = f"{runtime.config.rpartition('/')[0]}/containerd-template.toml"
+        return f"sed -i '/{key}/s/=.*/= \"runc\"/' {quote(template)} && {restart}"
+    old = f"""(["']?[[:space:]]*[=:][[:space:]]*)["']{re.escape(default)}["']"""
+    edit = f'/{key}/s/{old}/\\1"{BUILT_IN[runtime.kind][0]}"/'
+    return f"sed -i -E {quote(edit)} {' '.join(map(quote, with_it))} && {restart}"
 
 
 def _mentions(runtime: RuntimeEvidence, path: str, default: str) -> bool:
@@ -220,7 +236,7 @@ def config_overwritten(evidence: NodeEvidence) -> Diagnosis | None:
                 what=f"somebody else rewrote the configuration of {entry.kind}: "
                 f"{', '.join(lost)} {'are' if len(lost) > 1 else 'is'} gone",
                 evidence=tuple(f"{path} is not what driverctl wrote" for path in changed),
-                command=f"{APPLY}; let that tool keep the file's `imports`, or watch it: "
+                command=f"{APPLY}  # let that tool keep the file's `imports`, or watch it: "
                 "driverctl toolkit run --reapply",
             )
     return None
@@ -232,14 +248,14 @@ def changed_runtime_down(evidence: NodeEvidence) -> Diagnosis | None:
         runtime = next((each for each in evidence.runtimes if each.config == entry.config), None)
         if runtime is None or runtime.runs:
             continue
-        start = f"systemctl start {entry.supervisor.unit}" if entry.supervisor.unit else "start it"
+        start = f"systemctl start {entry.supervisor.unit}" if entry.supervisor.unit else "# start it"
         return Diagnosis(
             what=f"the {entry.kind} at {entry.socket}, which driverctl has changed, does not run",
             evidence=(
                 *(f"{file.path} was changed by driverctl" for file in entry.files),
                 *(f"{path} was changed again since" for path in evidence.rewritten.get(entry.config, ())),
             ),
-            command=f"{start}; if it does not come up: driverctl runtime revert, which puts its files back "
+            command=f"{start}  # if it does not come up: driverctl runtime revert, which puts its files back "
             "and starts it",
         )
     return None
@@ -251,7 +267,7 @@ def change_refused(evidence: NodeEvidence) -> Diagnosis | None:
             return Diagnosis(
                 what=f"{runtime.kind} did not accept driverctl's last change, on {runtime.refused.when}",
                 evidence=runtime.refused.said,
-                command=f"change what it names, then {APPLY}; to try the same again: {APPLY} --force",
+                command=f"# change what it names, then: {APPLY}; to try the same again: {APPLY} --force",
             )
     return None
 
@@ -275,7 +291,7 @@ def not_in_force(evidence: NodeEvidence) -> Diagnosis | None:
                     f"files: {', '.join(sorted(stated))}",
                     f"process: {', '.join(sorted(runtime.reported)) or 'no handlers'}",
                 ),
-                command=f"systemctl restart {runtime.service}, in a quiet hour",
+                command=f"systemctl restart {runtime.service}  # in a quiet hour",
             )
     return None
 
@@ -312,6 +328,6 @@ def folder_read_only(evidence: NodeEvidence) -> Diagnosis | None:
     return Diagnosis(
         what=f"the configuration of {found[0].kind} is on a read-only file system: no handler can be added",
         evidence=tuple(f"{runtime.read_only} cannot be written" for runtime in found),
-        command="put the handlers into the system's own machine configuration "
-        "(driverctl runtime plan prints them)",
+        command="# put the handlers into the system's own machine configuration; they are printed by: "
+        "driverctl runtime plan",
     )

@@ -37,8 +37,8 @@ def template_error(evidence: NodeEvidence) -> Diagnosis | None:
             return Diagnosis(
                 what=brief,
                 evidence=(*details, *(() if in_base else _left_out(template))),
-                command=f"update {name}: the mistake is in its own template (k3s#8754: not in releases after "
-                "1.25.15, 1.26.10, 1.27.7 and 1.28.3)"
+                command=f"# update {name}: the mistake is in its own template (k3s#8754: not in releases "
+                "after 1.25.15, 1.26.10, 1.27.7 and 1.28.3)"
                 if in_base
                 else template_cure.command(template.path, template.text, template.unit),
             )

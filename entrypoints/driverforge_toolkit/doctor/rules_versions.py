@@ -90,8 +90,8 @@ def _lowered(runtime: RuntimeEvidence, higher: tuple[str, ...]) -> str:
     edits = _edits(runtime.texts.get(path, ""), version) if len(higher) == 1 else ""
     if not edits:
         return (
-            f"write {' and '.join(others)} in version {version or 2}, as {runtime.config} is, "
-            f"then {restart}; or update containerd to 2.3.5 or later, which reads it as it is"
+            f"# write {' and '.join(others)} in version {version or 2}, as {runtime.config} is, "
+            f"then: {restart}; or update containerd to 2.3.5 or later, which reads it as it is"
         )
     lowered = f"sed -i.before -E {edits} {quote(path)}"
     if runtime_files.merges_keys(runtime):
@@ -193,8 +193,8 @@ def _in_full(runtime: RuntimeEvidence) -> str:
     back = f"systemctl restart {runtime.service} && {APPLY}"
     if unknown := sorted(str(name) for name in names - PLUGINS.keys()):
         return (
-            f"give {runtime.config} `version = 2` and the plugins their full names "
-            f"({', '.join(unknown)}: `ctr plugins ls` has TYPE and ID, which make TYPE.ID), then {back}"
+            f"# give {runtime.config} `version = 2` and the plugins their full names "
+            f"({', '.join(unknown)}: `ctr plugins ls` has TYPE and ID, which make TYPE.ID), then: {back}"
         )
     edits = "".join(
         f""" -e 's/^([[:space:]]*\\[+plugins\\.)"?{name}"?([].])/\\1"{PLUGINS[name]}"\\2/'"""

@@ -70,6 +70,11 @@ def has_nvidia(runtime: RuntimeEvidence) -> bool:
     return any(is_nvidia(name, program) for name, program in handlers(runtime).items())
 
 
+def low_level(runtime: RuntimeEvidence) -> tuple[str, ...]:
+    """The programs that run its containers, by its files, without NVIDIA's."""
+    return BACKENDS[runtime.kind].low_level_runtimes(effective(runtime))
+
+
 def default(runtime: RuntimeEvidence) -> str:
     """The default runtime's name, '' where no file has one."""
     view = effective(runtime)

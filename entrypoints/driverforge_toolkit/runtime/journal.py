@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from shlex import quote
 from typing import Any, Literal
 
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure
@@ -163,8 +164,8 @@ def _damaged(name: str, why: str, config: str) -> InputError:
     return InputError(
         f"the journal entry {name} is damaged",
         details=[why],
-        resolution=f"take NVIDIA's handlers out of {config} (driverctl runtime revert --strip), or remove "
-        "the journal entry first",
+        resolution=f"mv {quote(name)} /root/ && driverctl runtime revert --strip  # takes NVIDIA's handlers "
+        f"out of {config}",
     )
 
 

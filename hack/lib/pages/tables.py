@@ -126,18 +126,19 @@ _DOCTOR = """\
     driverctl doctor --json
 
 The doctor looks for known problems of the container runtime, CDI specs and the toolkit. It prints each that
-shows, with its evidence and the next command. It changes nothing; with `--root` it also asks no process and
-starts no program. The last line says what there was to look at, and names a runtime that does not run.
+shows, with its evidence and the next command, which a shell takes as it is: behind a `#` stands what a person
+has to know or to do. It changes nothing; with `--root` it also asks no process and starts no program. The
+last line says what there was to look at, and names a runtime that does not run.
 
 Exit status 0: nothing was found; 1: something was; any other: the look failed (77: it needs root).
 
 CDI specs of kinds that `driverctl cdi generate` does not write are left to the tool that wrote them.
 
 In a dump, a file counts at its place below DIR: `etc/containerd`, `etc/crio`, `etc/docker`, `etc/cdi`,
-`var/run/cdi`, `var/lib/rancher`, `var/lib/kubelet`, `var/lib/driverforge`, `usr/local/nvidia`, `run/nvidia`,
-`proc/devices`, `sys/module/nvidia/version`, `var/log`. `--log FILE` adds a log from elsewhere
-(`journalctl -u containerd > FILE`). What a dump cannot show is not judged: the handlers that the running
-process has, device files, and links in /dev/char.
+`var/run/cdi`, `var/lib/rancher`, `var/snap/microk8s/current/args`, `var/lib/kubelet`, `var/lib/driverforge`,
+`usr/local/nvidia`, `run/nvidia`, `proc/devices`, `sys/module/nvidia/version`, `var/log`. `--log FILE` adds a
+log from elsewhere (`journalctl -u containerd > FILE`). What a dump cannot show is not judged: the handlers
+that the running process has, device files, and links in /dev/char.
 
 | id | what is seen | cause | upstream |
 |---|---|---|---|"""
