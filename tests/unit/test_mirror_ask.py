@@ -11,7 +11,7 @@ from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, dige
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers_tag
 from driverforge_oci.session import Session
-from support.fakes.memoryregistry import HOST, MemoryRegistry
+from support.fakes.memoryregistry import HOST, MemoryRegistry, answer
 
 PLACE = Reference.parse(f"{HOST}/driver")
 
@@ -128,3 +128,15 @@ def test_an_attestation_is_no_platform_that_an_image_is_said_to_have() -> None:
     with pytest.raises(Unsupported) as refused:
         find(client(registry), PLACE.with_digest(index), ["linux/arm64"])
     assert refused.value.details == ("it has: linux/amd64",)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_signature_is_named_and_no_login_is_asked_for(status: int) -> None:
+    registry = MemoryRegistry()
+    image = put(registry, "1", b"layer")
+    tag = f"{referrers_tag(image)}.sig"
+    registry.trouble = lambda request: answer(status) if request.url.endswith(tag) else None
+    with pytest.raises(Unavailable, match="whether it has a signature is not told") as caught:
+        find(client(registry), PLACE.with_tag("1"), platforms=())
+    assert tag in caught.value.details[0]
+    assert "docker login" not in caught.value.resolution

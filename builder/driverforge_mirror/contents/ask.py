@@ -128,8 +128,14 @@ def _tagged(client: RegistryClient, subject: Reference) -> Iterator[Attached]:
         tag = f"{referrers_tag(subject.digest)}.{suffix}"
         answer = presence(client, subject.with_tag(tag))
         if isinstance(answer, Unknown):
-            kind = TemporaryFailure if answer.passing else Unavailable
-            raise kind(f"{subject}: {answer.reason}", resolution=answer.resolution)
+            if answer.passing:
+                raise TemporaryFailure(f"{subject}: {answer.reason}", resolution=answer.resolution)
+            # with the login that there is, the image itself was read: a further one is not what lacks
+            raise Unavailable(
+                f"{subject}: whether it has a signature is not told: {answer.reason}",
+                details=[f"looked for {subject.with_tag(tag)}"],
+                resolution=f"ask who runs {subject.host} to let this login read that tag, too",
+            )
         if isinstance(answer, Present):
             found = _content(client, subject.with_digest(answer.digest))
             yield Attached(subject=subject.digest, tag=tag, kind=found.media_type, found=found)
