@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from driverctl import cli
-from driverforge_core.errors import Unsupported
+from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_host.adapters.real import real_host
 from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_toolkit.cdi import specfiles
 from driverforge_toolkit.doctor import gather_runtime
 from driverforge_toolkit.doctor.evidence import NodeEvidence, ToolkitEvidence
 from driverforge_toolkit.doctor.rules import examine
@@ -18,7 +19,7 @@ from driverforge_toolkit.runtime.find.daemon import daemon_behind
 from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.request import RuntimeRequest
 from support.advised import cures
-from support.machines import advice
+from support.machines import advice, containerd, cripods
 from support.machines.runtimenode import PROGRAMS, RuntimeNode, open_node
 from support.process import missing, run, until
 from support.skipping import provided
@@ -72,14 +73,16 @@ disabled_plugins = ["restart"]
 """
 
 
-def told(node: RuntimeNode, *, kubelet: bool = False) -> dict[str, str]:
+def told(
+    node: RuntimeNode, *, kubelet: bool = False, specs: tuple[specfiles.SpecFile, ...] = ()
+) -> dict[str, str]:
     """What the doctor says of the node's daemon: rule → command."""
     host = real_host()
     request = RuntimeRequest(wanted=WantedHandlers(handlers=()))
     daemon = daemon_behind(host, UnixSockets(), node.socket, request)
     seen, _ = gather_runtime.from_files(host, daemon)
     evidence = NodeEvidence(
-        live=True, toolkit=ToolkitEvidence(folder="/t"), runtimes=(seen,), kubelet=kubelet
+        live=True, toolkit=ToolkitEvidence(folder="/t"), runtimes=(seen,), kubelet=kubelet, specs=specs
     )
     return {found.rule.id: found.diagnosis.command for found in examine(evidence)}
 
@@ -212,3 +215,36 @@ def test_a_handler_without_a_type_gets_one() -> None:
         follow(node, told(node)["handler-without-type"])
         assert node.handlers() == {"runc": "", **PROGRAMS}
         assert told(node) == {}
+
+
+SPEC = """{
+  "cdiVersion": "1.0.0", "kind": "nvidia.com/gpu",
+  "devices": [{"name": "a", "containerEdits": {"env": ["CDI=reached"]}}]
+}
+"""
+
+
+@cures("spec-version")
+def test_a_spec_with_a_version_that_is_not_read_is_read_then() -> None:
+    """1.7.24 reads versions up to 0.7.0, Debian's up to 0.8.0."""
+    with provided(lambda: open_node("containerd", "trixie")) as node:
+        programs = tuple(Path(program).name for program in PROGRAMS.values())
+        cripods.fake_toolkit(
+            node.home / "toolkit", containerd.programs() / "usr/sbin/runc", node.home / "calls", programs
+        )
+        node.options += ["--toolkit-dir", str(node.home / "toolkit")]
+        image = "registry.test/pause:3.10"
+        node.write(None, {"cdi/nvidia.json": SPEC})
+        switch = f'[{CRI}]\nenable_cdi = true\ncdi_spec_dirs = ["{node.etc}/cdi"]\n'
+        node.start(root(node).replace(f"[{CRI}]\n", switch).replace("SystemdCgroup = true\n", ""))
+        node.driverctl("apply")
+        ctr = [node.prefix / "usr/bin/ctr", "--address", node.socket, "--namespace", "k8s.io"]
+        run(*ctr, "images", "import", "--index-name", image, cripods.image_archive(node.home / "image.tar"))
+        pods, command = cripods.Pods(node.socket, image), ["/bin/busybox", "sh", "-c", "exit ${#CDI}"]
+        with pytest.raises(Unavailable) as caught:
+            pods.run("nvidia", command, device="nvidia.com/gpu=a")
+        assert "unresolvable CDI devices nvidia.com/gpu=a" in caught.value.render()
+        specs = specfiles.load(real_host().node, [f"{node.etc}/cdi"])
+        follow(node, told(node, specs=specs)["spec-version"])
+        assert pods.run("nvidia", command, device="nvidia.com/gpu=a") == len("reached")
+        assert told(node, specs=specfiles.load(real_host().node, [f"{node.etc}/cdi"])) == {}

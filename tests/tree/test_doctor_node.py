@@ -14,7 +14,7 @@ from driverforge_core.errors import CommandFailed, NotPermitted, UsageError
 from driverforge_host.ports import Host
 from driverforge_toolkit.app.configure_runtime import apply_runtime
 from driverforge_toolkit.doctor import gather, gather_runtime
-from driverforge_toolkit.doctor.rules import examine
+from driverforge_toolkit.doctor.rules import examine, looked_at
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.find import cri
 from driverforge_toolkit.runtime.model import NodePath
@@ -23,6 +23,7 @@ from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.driverroot import add_device
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
+from support.samples.templates import CALL, TOOLKITS
 
 PROGRAM = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
 HANDLER = f"""[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
@@ -40,6 +41,13 @@ devices:
     mounts:
     - {{hostPath: /usr/lib/libcuda.so.{driver}, containerPath: /usr/lib/libcuda.so.{driver}}}
 """
+RKE2 = "var/lib/rancher/rke2/agent/etc/containerd"
+PLUGINS_SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "k8s.device-plugin.nvidia.com/gpu",
+    "devices": [{"name": "GPU-1", "containerEdits": {"env": ["A=b"]}}],
+    "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/usr/bin/nvidia-ctk"}]},
+}
 DEVICES = "Character devices:\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n"
 TOOLKIT = "usr/local/nvidia/toolkit"
 TOOLKIT_CONFIG = f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml"
@@ -121,6 +129,32 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
     "k3s with a template": (
         {"var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": ROOT.decode() + HANDLER},
         ["template-without-base"],
+    ),
+    "rke2 with what NVIDIA's toolkit made its template": (
+        {f"{RKE2}/config.toml{end}": TOOLKITS for end in ("", ".tmpl")},
+        ["template-without-base"],
+    ),
+    "k3s that cannot execute its own template": (
+        {
+            "var/log/k3s.log": 'level=fatal msg="template: compiled_template:119:21: executing"\n',
+            "var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": f"{CALL}\n",
+        },
+        ["template-error"],
+    ),
+    "a hook of the device plugin's that is elsewhere": (
+        {
+            "usr/local/bin/nvidia-cdi-hook": "",
+            "var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json": json.dumps(PLUGINS_SPEC),
+        },
+        ["spec-paths-gone"],
+    ),
+    "a spec that is too new": (
+        {
+            "etc/containerd/config.toml": "version = 3\n",
+            "etc/cdi/nvidia.yaml": SPEC.format(major=511, driver="1.2").replace("0.5.0", "1.1.0"),
+            "var/log/containerd.log": 'msg="starting containerd" revision=x version=v2.1.4\n',
+        },
+        ["spec-version"],
     ),
     "a broken file": ({"etc/containerd/config.toml": "version = \n"}, ["config-broken"]),
     "a broken daemon.json": ({"etc/docker/daemon.json": "{,}"}, ["config-broken"]),
@@ -447,3 +481,33 @@ def test_files_that_are_not_there_are_told_at_once(node: FakeNode) -> None:
     with pytest.raises(UsageError) as caught:
         command(node, "--root", "/nowhere", "--log", "/nothing")
     assert caught.value.details == ("/nowhere", "/nothing")
+
+
+def told(folder: Path, tmp_path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The commands for a dump, by rule, and what there was to look at."""
+    node = fake_node(tmp_path / "here", gpu=False)
+    node.places["/dump"] = folder
+    evidence = gather.of_dump(node.host, "/dump", install_dir="/usr/local/nvidia")
+    return {one.rule.id: one.diagnosis.command for one in examine(evidence)}, looked_at(evidence)
+
+
+@pytest.mark.parametrize(("server", "unit"), [(True, "rke2-server"), (False, "rke2-agent")])
+def test_the_unit_of_rke2_is_that_of_a_server_or_of_an_agent(
+    tmp_path: Path, *, server: bool, unit: str
+) -> None:
+    files = {f"{RKE2}/config.toml.tmpl": TOOLKITS} | (
+        {"var/lib/rancher/rke2/server/token": ""} if server else {}
+    )
+    commands, _ = told(dump(tmp_path, files), tmp_path)
+    assert f" && systemctl restart {unit} && " in commands["template-without-base"]
+
+
+def test_microk8s_is_looked_at(tmp_path: Path) -> None:
+    path = "var/snap/microk8s/current/args/containerd.toml"
+    assert told(dump(tmp_path, {path: ROOT.decode()}), tmp_path)[1][0] == f"containerd (/{path})"
+
+
+def test_a_hook_that_is_elsewhere_is_the_device_plugins_to_be_told(tmp_path: Path) -> None:
+    commands, _ = told(dump(tmp_path, DUMPS["a hook of the device plugin's that is elsewhere"][0]), tmp_path)
+    assert "NVIDIA_CDI_HOOK_PATH=/usr/local/bin/nvidia-cdi-hook" in commands["spec-paths-gone"]
+    assert "generate" not in commands["spec-paths-gone"]

@@ -115,6 +115,7 @@ def spec(
     driver: str = "",
     nodes: tuple[DeviceNode, ...] = (),
     path: str = "/etc/cdi/a.yaml",
+    version: str = "0.5.0",
 ) -> SpecFile:
     hooks = (
         (SpecHook(name="createContainer", path="/h", args=(f"--host-driver-version={driver}",)),)
@@ -125,7 +126,7 @@ def spec(
     return SpecFile(
         path=path,
         folder=path.rpartition("/")[0],
-        spec=Spec(version="0.5.0", kind=kind, devices=(SpecDevice(name="0", edits=edits),)),
+        spec=Spec(version=version, kind=kind, devices=(SpecDevice(name="0", edits=edits),)),
     )
 
 
@@ -151,6 +152,7 @@ UVM = DeviceNode(path="/dev/nvidia-uvm", major=511, minor=0)
 SYSTEMD = GOOD + f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
 LOST = containerd(ROOT)
 READ_ONLY = "/etc/containerd"
+CDI = f"version = 2\n[{CRI}]\nenable_cdi = true\n"
 PAUSE = f'[{CRI}]\nsandbox_image = "rancher/pause"\n'
 BASE = '{{ template "base" . }}\n'
 NO_FIELD = (
@@ -392,6 +394,25 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
         (
             facts(specs=(spec(), spec(path="/etc/cdi/b.yaml"))),
             facts(specs=(spec(), spec(path="/var/run/cdi/b.yaml"))),
+        ),
+    ],
+    "spec-version": [
+        (
+            facts(containerd(CDI, version=(1, 7, 11)), specs=(spec(version="0.6.0"),)),
+            facts(containerd(CDI, version=(1, 7, 12)), specs=(spec(version="0.6.0"),)),
+        ),
+        (
+            facts(containerd(CDI, version=(1, 6, 20)), specs=(spec(),)),
+            # NVIDIA's own runtime reads the specs
+            facts(containerd(ROOT, version=(1, 6, 20)), specs=(spec(),)),
+        ),
+        (
+            facts(containerd("version = 3\n", version=(2, 2, 0)), specs=(spec(version="1.1.0"),)),
+            facts(containerd("version = 3\n", version=(2, 2, 1)), specs=(spec(version="1.1.0"),)),
+        ),
+        (
+            facts(containerd("version = 3\n", version=(2, 1, 9)), specs=(spec(version="1.1.0"),)),
+            facts(containerd("version = 3\n", version=()), specs=(spec(version="1.1.0"),)),
         ),
     ],
     "spec-missing": [

@@ -111,6 +111,7 @@ class NodeEvidence:
     specs: tuple[SpecFile, ...] = ()
     # spec -> its host paths that are not there
     gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hook_program: str = ""  # nvidia-cdi-hook or nvidia-ctk, where a usual folder of the node has it
     driver: str = ""  # version of the loaded module
     majors: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # device files of the driver

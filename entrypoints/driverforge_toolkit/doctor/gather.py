@@ -50,6 +50,7 @@ LOGS = (
 )
 TAIL = 256 << 10  # bytes of a log that are looked at
 LINES = 500  # of a unit's log
+HOOK_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 SEARCH = (
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -107,6 +108,7 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> NodeEvidence:
         templates=tuple(_templates(node)),
         specs=specs,
         gone={file.path: tuple(_missing_paths(node, file, live=live)) for file in specs},
+        hook_program=_hook_program(node),
         driver=loaded_version(node),
         majors=device_majors(text_of(node, PROC_DEVICES)),
         numbers=numbers,
@@ -147,8 +149,18 @@ def _with_runtimes(node: Files, evidence: NodeEvidence, runtimes: Sequence[Runti
 
 
 def _counts_as_missing(node: Files, path: str, *, live: bool) -> bool:
-    """Whether a file that is not there counts as missing: a dump lacks whole folders."""
-    return live or node.is_dir(path.rpartition("/")[0] or "/")
+    """Whether a file that is not there counts as missing: a dump lacks whole folders.
+
+    One with NVIDIA's hook program at another place has what is to be known of these.
+    """
+    hooks = path.rpartition("/")[2] in HOOK_PROGRAMS and _hook_program(node) != ""
+    return live or hooks or node.is_dir(path.rpartition("/")[0] or "/")
+
+
+def _hook_program(node: Files) -> str:
+    """Where the node has the program of CDI hooks, '' where it has none of the usual places."""
+    places = (f"{folder}/{name}" for name in HOOK_PROGRAMS for folder in SEARCH)
+    return next((path for path in places if node.exists(path)), "")
 
 
 def _journal(host: Host) -> tuple[tuple[journal.JournalEntry, ...], tuple[str, ...]]:

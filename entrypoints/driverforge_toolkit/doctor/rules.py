@@ -197,6 +197,13 @@ RULES: tuple[Rule, ...] = (
         issues=("gpu-operator#531", "toolkit#1239", "dra#1144"),
     ),
     Rule(
+        id="spec-version",
+        check=rules_node.spec_version,
+        symptom="`unresolvable CDI devices`, and the spec is there",
+        cause="the spec states a newer version of CDI's format than containerd's library reads",
+        issues=("toolkit#1940",),
+    ),
+    Rule(
         id="spec-missing",
         check=rules_node.spec_missing,
         symptom="`unresolvable CDI devices management.nvidia.com/gpu=…`",
@@ -221,8 +228,9 @@ RULES: tuple[Rule, ...] = (
         id="spec-paths-gone",
         check=rules_node.spec_paths_gone,
         symptom="`failed to stat CDI host device`, or a mount fails",
-        cause="the spec was written before the devices were there, or MIG changed since",
-        issues=("toolkit#1611", "NemoClaw#4733"),
+        cause="the spec was written before the devices were there, MIG changed since, or the device plugin "
+        "was told another place of the hook program",
+        issues=("toolkit#1611", "NemoClaw#4733", "talos#13021"),
     ),
     Rule(
         id="links-missing",

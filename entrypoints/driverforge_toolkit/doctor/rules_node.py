@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from shlex import quote
 
 from driverforge_core.errors import InputError
-from driverforge_toolkit.cdi import remedy
+from driverforge_toolkit.cdi import readers, remedy
+from driverforge_toolkit.cdi.conformance import minimum_version
 from driverforge_toolkit.cdi.spec import Spec
 from driverforge_toolkit.cdi.specfiles import SpecFile
 from driverforge_toolkit.cdi.stale import driver_version
@@ -18,6 +19,7 @@ from driverforge_toolkit.doctor import runtime_files
 from driverforge_toolkit.doctor.evidence import Diagnosis, NodeEvidence
 
 INSTALL = "driverctl toolkit install"
+TOLD = "# "  # begins what is no command
 MANY = 3  # restarts of one unit that are no coincidence
 HANGUP = re.compile(
     r"containerd(?:\.service)?\b.*(?:status=1/HUP|status=129|signal: hangup)|(?:k3s"
@@ -45,10 +47,18 @@ def _nvidia(evidence: NodeEvidence) -> Iterator[SpecFile]:
 def _rewrite(evidence: NodeEvidence, paths: Iterable[str]) -> list[str]:
     """What writes each of these specs again, at its place."""
     specs = {file.path: file.spec for file in evidence.specs if file.spec}
-    return [_rewritten(specs.get(path), path, evidence.gone.get(path, ())) for path in dict.fromkeys(paths)]
+    return [
+        _rewritten(specs.get(path), path, evidence.gone.get(path, ()), evidence.hook_program)
+        for path in dict.fromkeys(paths)
+    ]
 
 
-def _rewritten(spec: Spec | None, path: str, gone: Collection[str]) -> str:
+def _rewritten(spec: Spec | None, path: str, gone: Collection[str], hook: str) -> str:
+    plugin = spec is not None and spec.kind.startswith("k8s.device-plugin.")
+    if plugin and hook and any(name.endswith(("/nvidia-ctk", "/nvidia-cdi-hook")) for name in gone):
+        return (
+            f"{TOLD}for the device plugin: NVIDIA_CDI_HOOK_PATH={hook} (devicePlugin.env of a ClusterPolicy)"
+        )
     return (
         remedy.rewrite_command(spec.kind, path, options=remedy.generate_options(spec, gone=gone))
         if spec
@@ -59,8 +69,9 @@ def _rewritten(spec: Spec | None, path: str, gone: Collection[str]) -> str:
 def _joined(commands: Iterable[str]) -> str:
     """Commands one after another, and behind them what only another tool can do."""
     every = tuple(commands)
-    told = "; ".join(command for command in every if command.startswith(remedy.OTHERS))
-    run = "; ".join(command for command in every if not command.startswith(remedy.OTHERS))
+    behind = (remedy.OTHERS, TOLD)
+    told = "; ".join(command.removeprefix(TOLD) for command in every if command.startswith(behind))
+    run = "; ".join(command for command in every if not command.startswith(behind))
     return "  ".join(filter(None, [run, f"# {told}" if told else ""]))
 
 
@@ -147,6 +158,35 @@ def spec_unresolvable(evidence: NodeEvidence) -> Diagnosis | None:
             ]
         ),
     )
+
+
+def spec_version(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in evidence.containerds:
+        if not runtime_files.injects_cdi(runtime):
+            continue
+        reads = readers.newest_read(runtime.version)
+        newer = [file for file in evidence.specs if file.spec and readers.is_newer(file.spec.version, reads)]
+        if newer:
+            release = ".".join(map(str, runtime.version))
+            known = f"versions up to {reads}" if reads else "no CDI at all"
+            return Diagnosis(
+                what=f"a CDI spec has a newer version than containerd {release} reads: "
+                "its devices cannot be resolved",
+                evidence=(
+                    f"containerd {release}, as its project builds it, reads {known}",
+                    *(f"{file.path}: cdiVersion {file.spec.version}" for file in newer if file.spec),
+                ),
+                command=_joined(_readable(file, reads) for file in newer),
+            )
+    return None
+
+
+def _readable(file: SpecFile, reads: str) -> str:
+    """What gives a spec the version that its content needs, where that is enough."""
+    least = minimum_version(file.spec) if file.spec else ""
+    if reads and not readers.is_newer(least, reads):
+        return f"""sed -i -E 's/("?cdiVersion"?: *"?)[0-9.]+/\\1{reads}/' {quote(file.path)}"""
+    return f"{TOLD}update containerd to {readers.first_reader(least)} or later, for {file.path}"
 
 
 def spec_missing(evidence: NodeEvidence) -> Diagnosis | None:

@@ -9,7 +9,9 @@ from driverforge_toolkit.doctor.evidence import Document, RuntimeEvidence
 from driverforge_toolkit.runtime.backends import crio, docker
 from driverforge_toolkit.runtime.backends.containerd_config import (
     CGROUP,
+    ENABLE_CDI,
     MERGES_KEYS,
+    cri_section,
     default_of,
     options_of,
     programs_of,
@@ -68,6 +70,18 @@ def handlers_of_nvidia(document: Document, runtime: RuntimeEvidence) -> dict[str
 
 def has_nvidia(runtime: RuntimeEvidence) -> bool:
     return any(is_nvidia(name, program) for name, program in handlers(runtime).items())
+
+
+def injects_cdi(runtime: RuntimeEvidence) -> bool:
+    """Whether a containerd of a known version brings CDI devices into containers itself.
+
+    That is off in 1.7 unless a file says otherwise, and on in 2; 2.4 has no key for it any more.
+    """
+    view = effective(runtime)
+    stated = lookup(view, (*cri_section(view), *ENABLE_CDI))
+    if runtime.version >= (2, 4):
+        return True
+    return bool(runtime.version) and (stated if isinstance(stated, bool) else runtime.version >= (2,))
 
 
 def low_level(runtime: RuntimeEvidence) -> tuple[str, ...]:

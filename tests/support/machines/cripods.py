@@ -104,8 +104,8 @@ class Pods:
         with UnixSockets().connect(self._socket, timeout=60) as connection:
             call(connection, "PullImage", encode({1: {1: self._image}}), service=IMAGES)
 
-    def run(self, handler: str, command: list[str]) -> int:
-        """Run a pod with one container through a handler ('' for the default).
+    def run(self, handler: str, command: list[str], *, device: str = "") -> int:
+        """Run a pod with one container, which may get a CDI device, through a handler ('' for the default).
 
         It waits for the container's end, removes the pod, and returns the exit status.
         """
@@ -117,6 +117,8 @@ class Pods:
         (sandbox,) = texts(self._ask("RunPodSandbox", asked), 1)
         try:
             wanted: Message = {1: {1: "main"}, 2: {1: self._image}, 3: command, 15: {2: {3: {1: NODE}}}}
+            if device:
+                wanted = {**wanted, 17: {1: device}}
             (container,) = texts(self._ask("CreateContainer", {1: sandbox, 2: wanted, 3: pod}), 1)
             self._ask("StartContainer", {1: container})
             until(
