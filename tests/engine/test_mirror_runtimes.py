@@ -82,7 +82,10 @@ def digest_of(image: str, mirror: Path) -> str:
         "bookworm",
         "sid",
         pytest.param("trixie", marks=pytest.mark.full(reason="more of the same")),
-        pytest.param(containerd.COMPILED, marks=pytest.mark.full(reason="compiles containerd")),
+        *(
+            pytest.param(version, marks=pytest.mark.full(reason="compiles containerd"))
+            for version in containerd.COMPILED
+        ),
     ],
 )
 def test_containerd_pulls_through_hosts_toml(mirror: Path, home: Path, suite: str) -> None:

@@ -1,7 +1,7 @@
 """`driverctl runtime apply|revert` on the configurations of real nodes, against real daemons: Debian's
-containerd 1.6, 1.7 and 2.1, containerd 2.2 compiled here, Debian's dockerd 26 and 28. Every run has a choice
-that leaves no key of them and no package of a daemon out; with `hack/test --full` each configuration meets
-all.
+containerd 1.6, 1.7 and 2.1, containerd 2.3 and 2.4 compiled here, Debian's dockerd 26 and 28. Every run has a
+choice that leaves no key of them and no package of a daemon out; with `hack/test --full` each configuration
+meets all.
 """
 
 from __future__ import annotations

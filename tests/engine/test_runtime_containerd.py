@@ -1,5 +1,5 @@
-"""driverctl runtime against real containerd 1.6, 1.7, 2.1 (Debian's) and 2.2 (compiled), started by hand and
-restarted by --restart-command.
+"""driverctl runtime against real containerd 1.6, 1.7, 2.1 (Debian's), 2.3 and 2.4 (compiled), started by hand
+and restarted by --restart-command.
 
 test_runtime_configurations.py has the table of configurations; here is what a change does around them.
 """
@@ -31,6 +31,7 @@ from driverforge_host.adapters.sockets import UnixSockets
 from driverforge_toolkit.runtime import journal, request
 from driverforge_toolkit.runtime.transaction import change, plans
 from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from support.machines import containerd
 from support.machines.runtimenode import DAEMONS, NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
 from support.skipping import provided
@@ -96,6 +97,27 @@ def test_a_default_handler_and_its_revert(suite: str) -> None:
         assert (seen.default, set(seen.handlers)) == ("runc", {"runc", *NAMES})
         node.driverctl("revert")
         assert node.config.read_text() == DEBIAN
+
+
+@pytest.mark.full(reason="compiles containerd")
+@pytest.mark.parametrize("version", containerd.COMPILED)
+def test_a_default_in_the_old_section_of_a_version_3_file_is_given_up(version: str) -> None:
+    """containerd 2.3 and later bring such a file to version 4, and its old section with it."""
+    root = f'version = 3\n[{CRI}.containerd]\ndefault_runtime_name = "nvidia"\n'
+    root += f'[{CRI}.containerd.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
+    with provided(lambda: open_node("containerd", version)) as node:
+        node.start(root)
+        seen = node.answers()
+        assert seen is not None
+        assert seen.default == "nvidia"
+        node.driverctl("apply", "--no-default", "--cdi")
+        seen = node.answers()
+        assert seen is not None
+        assert (seen.default, set(seen.handlers)) == ("runc", {"runc", *NAMES})
+        warned = "Ignoring unknown key" in node.log.read_text()
+        assert not warned, "enable_cdi is no key of 2.4"
+        node.driverctl("revert")
+        assert node.config.read_text() == root
 
 
 def test_mode_owner_and_link_stay(node: RuntimeNode) -> None:

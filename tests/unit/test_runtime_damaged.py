@@ -49,6 +49,30 @@ def test_what_the_parser_gives_up_on_is_one_message(data: bytes) -> None:
     assert len(caught.value.details) == 1
 
 
+@pytest.mark.parametrize(
+    ("more", "value"),
+    [
+        (b"x = {\n  b = 1, # why\n  c = [1],\n}\n", {"b": 1, "c": [1]}),
+        (b'x = "\\e[0m\\x41"\n', "\x1b[0mA"),
+    ],
+)
+def test_toml_1_1_is_read_and_edited_for_daemons_that_read_it(more: bytes, value: object) -> None:
+    assert parse(more, ROOT) == {"x": value}
+    assert apply(b"version = 2\n" + more)[ROOT] == b"version = 2\n" + more + IMPORT + b"\n"
+
+
+def test_a_mistake_beside_toml_1_1_is_told_with_its_own_line() -> None:
+    with pytest.raises(InputError, match="not valid TOML") as caught:
+        parse(b"x = {\n  b = 1,\n}\ny = [\n", ROOT)
+    assert "line 5" in caught.value.details[0]
+
+
+def test_a_key_of_too_many_parts_is_given_up_on_before_it_takes_all_memory() -> None:
+    with pytest.raises(InputError, match="not valid TOML") as caught:
+        parse(b"x = {\n}\n[" + b"a." * 100_000 + b"a]\n", ROOT)
+    assert caught.value.details == (f"{ROOT}: more than 1000 dots in one line (line 3)",)
+
+
 def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
     with pytest.raises(InputError, match="not UTF-8") as caught:
         patched(DAEMON, {ROOT: b"version = 2\n# \xff\n"}, {}, WANTED)

@@ -8,11 +8,11 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_toolkit.runtime.backends import containerd
+from driverforge_toolkit.runtime.backends import containerd, containerd_config
 from driverforge_toolkit.runtime.backends.containerd import foreign
 from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
 from driverforge_toolkit.runtime.formats.tomledit import parse
-from driverforge_toolkit.runtime.formats.values import dotted, lookup
+from driverforge_toolkit.runtime.formats.values import KeyPath, dotted, lookup
 from driverforge_toolkit.runtime.model import RUNC, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import CONTAINERD, Files, daemon, effective, toml_with
@@ -113,10 +113,48 @@ def test_a_drop_in_without_version_keeps_its_name_of_the_section() -> None:
 
 
 @pytest.mark.parametrize("root", [None, "", "# nothing\n"])
-def test_a_root_file_that_says_nothing_gets_a_version(root: str | None) -> None:
-    after = apply(OLD, root)
-    assert values(after[ROOT]) == {"version": 2, "imports": ["/etc/containerd/conf.d/*.toml"]}
+@pytest.mark.parametrize(
+    ("daemon_version", "version", "section"),
+    [((1, 6, 20), 2, CRI_V2), ((2, 1, 9), 3, CRI_V3), ((2, 3, 7), 4, CRI_V3), ((2, 4, 2), 4, CRI_V3)],
+)
+def test_a_root_file_that_says_nothing_gets_the_daemons_own_version(
+    root: str | None, daemon_version: tuple[int, ...], version: int, section: KeyPath
+) -> None:
+    """With a lower one, a drop-in that another tool adds may keep containerd from starting."""
+    after = apply(daemon(version=daemon_version), root)
+    assert values(after[ROOT]) == {"version": version, "imports": ["/etc/containerd/conf.d/*.toml"]}
     assert after[ROOT].startswith(root or "version")
+    drop_in = values(after[DROP_IN])
+    assert drop_in["version"] == version
+    assert lookup(drop_in, (*section, "containerd", "runtimes", "nvidia", "runtime_type")) == RUNC
+
+
+def test_a_file_with_keys_that_a_later_version_moves_gets_version_2() -> None:
+    assert values(apply(daemon(version=(2, 4, 2)), "[grpc]\ngid = 3\n")[ROOT])["version"] == 2
+
+
+@pytest.mark.parametrize(("version", "written"), [((2, 3, 7), True), ((2, 4, 2), False)])
+def test_cdi_is_not_switched_on_where_it_is_always_on(version: tuple[int, ...], written: bool) -> None:
+    """containerd 2.4 warns at each start of a key that it does not know."""
+    after = apply(daemon(version=version), "version = 3\n", cdi=True)
+    assert ("enable_cdi" in after[DROP_IN]) is written
+
+
+@pytest.mark.parametrize(("version", "default"), [((2, 1, 9), ""), ((2, 3, 7), "runc"), ((2, 4, 2), "runc")])
+def test_a_default_in_the_old_section_of_a_version_3_file_is_given_up_where_it_counts(
+    version: tuple[int, ...], default: str
+) -> None:
+    """From 2.3 on such a file is brought to version 4, and the old section with it."""
+    root = f'version = 3\n[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n'
+    root += f'[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "{RUNC}"\n'
+    where = daemon(version=version)
+    before = effective(where, {DROP_IN: None, ROOT: root.encode()})
+    assert containerd_config.default_of(before) == ("nvidia" if default else "runc")
+    after = apply(where, root, release_default=True)
+    named = lookup(values(after[DROP_IN]), (*CRI_V3, "containerd", "default_runtime_name"))
+    assert named == (default or containerd.REMOVED)
+    view = effective(where, {path: text.encode() for path, text in after.items()})
+    assert containerd_config.default_of(view) == "runc"
 
 
 def test_a_file_without_version_gets_one_where_no_key_depends_on_it() -> None:

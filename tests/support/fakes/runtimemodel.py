@@ -181,7 +181,7 @@ def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict
         found = [lookup(document, name) for name in _sections(where, document)]
         tables = [each for each in found if isinstance(each, dict)]
         if tables:
-            sections.append(functools.reduce(merged, tables))
+            sections.append(functools.reduce(_migrated, tables))
         for name in _sections(where, document):
             take(document, name)
         whole = merged(whole, document)
@@ -195,19 +195,28 @@ def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict
             take(section, ("containerd", "runtimes"))
         section = merged(copy.deepcopy(section), each)
     put(whole, key, section)
-    return {**whole, "version": 3 if where.version >= (2,) else 2, "imports": list(documents)}
+    version = 4 if where.version >= (2, 3) else 3 if where.version >= (2,) else 2
+    return {**whole, "version": version, "imports": list(documents)}
 
 
 def _sections(where: RuntimeDaemon, document: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
-    """The places of the CRI section in a document, as this daemon knows them; the last one wins.
+    """The places of the CRI section in a document, as this daemon knows them.
 
     1.x has another one for a file of version 1. 2.x takes the section of version 3 in a file of version 2 too
-    (AKS has such files).
+    (AKS has such files), and 2.3 and later that of version 2 in a file of version 3.
     """
     if where.version < (2,):
         first = document.get("version", 1) == 1 and lookup(document, CRI_V1) is not REMOVED
         return (CRI_V1,) if first else (CRI_V2,)
-    return (CRI_V3,) if cri_section(document) == CRI_V3 else (CRI_V2, CRI_V3)
+    migrated = document.get("version") == 3 and where.version >= (2, 3)
+    return (CRI_V3,) if cri_section(document) == CRI_V3 and not migrated else (CRI_V2, CRI_V3)
+
+
+def _migrated(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
+    """Two sections of one document. A key that the newer one has, as `containerd.runtimes`, is its alone."""
+    inner = [table.get("containerd", {}) for table in (old, new)]
+    both = {key: value for table in inner if isinstance(table, dict) for key, value in table.items()}
+    return {**old, **new, **({"containerd": both} if both else {})}
 
 
 # -- documents of any shape ----------------------------------------------------------------------

@@ -19,20 +19,25 @@ from support import aptfetch, cache, gobuild
 from support.process import Finished, children, require, run, start, stop, until
 
 NAMESPACE = "k8s.io"
-COMPILED = "2.2"  # in the place of a suite: this version is in no Debian that runs here
 _MODULE = "github.com/containerd/containerd/v2"
-_VERSION = "v2.2.9"
-RECIPE = gobuild.Recipe(
-    name="containerd",
-    what=f"containerd {_VERSION.removeprefix('v')}",
-    requires={_MODULE: _VERSION},
-    packages={
-        f"usr/bin/{name}": f"{_MODULE}/cmd/{name}"
-        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
-    },
-    flags=(*gobuild.QUICK, f"-ldflags=-s -w -X {_MODULE}/version.Version={_VERSION}"),
-    seldom=True,
-)
+
+
+def _recipe(version: str) -> gobuild.Recipe:
+    return gobuild.Recipe(
+        name="containerd",
+        what=f"containerd {version}",
+        requires={_MODULE: f"v{version}"},
+        packages={
+            f"usr/bin/{name}": f"{_MODULE}/cmd/{name}"
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+        },
+        flags=(*gobuild.QUICK, f"-ldflags=-s -w -X {_MODULE}/version.Version=v{version}"),
+        seldom=True,
+    )
+
+
+# in the place of a suite: these are in no Debian that runs here
+COMPILED = {"2.3": _recipe("2.3.7"), "2.4": _recipe("2.4.2")}
 _CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
 
 
@@ -89,14 +94,14 @@ class Containerd:
 def programs(suite: str = "bookworm") -> Path:
     """A prefix in the cache with a containerd and bookworm's runc.
 
-    The containerd is that of a Debian suite, unpacked: bookworm has 1.6, trixie 1.7, sid 2.1. With `COMPILED`
-    in place of a suite it is 2.2, compiled. Raises Unavailable where it cannot be had.
+    The containerd is that of a Debian suite, unpacked: bookworm has 1.6, trixie 1.7, sid 2.1. With one of
+    `COMPILED` in place of a suite it is compiled. Raises Unavailable where it cannot be had.
     """
     archive = aptfetch.archive()
     runc = archive.newest("runc", suite="bookworm")
-    if suite != COMPILED:
+    if suite not in COMPILED:
         return archive.unpacked([archive.newest("containerd", suite=suite), runc])
-    compiled = gobuild.programs(RECIPE)
+    compiled = gobuild.programs(COMPILED[suite])
 
     def join(folder: Path) -> None:
         # hard links: each entry stays whole when the other is removed

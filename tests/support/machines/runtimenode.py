@@ -44,7 +44,7 @@ DAEMONS = {  # kind and suite -> what the package is
     ("containerd", "bookworm"): "containerd 1.6",
     ("containerd", "trixie"): "containerd 1.7",
     ("containerd", "sid"): "containerd 2.1",
-    ("containerd", containerd.COMPILED): "containerd 2.2",
+    **{("containerd", version): f"containerd {version}" for version in containerd.COMPILED},
     ("docker", "trixie"): "docker 26",
     ("docker", "sid"): "docker 28",
 }
@@ -52,11 +52,11 @@ SUITES = {  # a version, as samples name it -> kind and suite
     "1.6": ("containerd", "bookworm"),
     "1.7": ("containerd", "trixie"),
     "2.1": ("containerd", "sid"),
-    "2.2": ("containerd", containerd.COMPILED),
+    **{version: ("containerd", version) for version in containerd.COMPILED},
     "26": ("docker", "trixie"),
     "28": ("docker", "sid"),
 }
-SELDOM = ("2.2",)  # compiled with --full alone
+SELDOM = tuple(containerd.COMPILED)  # compiled with --full alone
 Snapshot = dict[str, tuple[int, object]]
 # kind -> the root file's name, our drop-in, the program
 FILES = {

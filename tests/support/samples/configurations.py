@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 V1 = ("1.6", "1.7")
-V2 = ("2.1", "2.2")
+V4 = ("2.3", "2.4")  # whose own configuration has version 4
+V2 = ("2.1", *V4)
 ALL = (*V1, *V2)
 CRI2 = 'plugins."io.containerd.grpc.v1.cri"'
 CRI3 = "plugins.'io.containerd.cri.v1.runtime'"
@@ -198,6 +199,13 @@ CONTAINERD: tuple[Configuration, ...] = (
         'runtimes = {runc = {runtime_type = "io.containerd.runc.v2", options = {SystemdCgroup = false}}}\n',
     ),
     Configuration(
+        id="toml-1.1",  # 2.3.7 is built with a library that does not read it
+        root=f"version = 2\n[{CRI2}.containerd]\nruntimes = {{\n"
+        '  runc = { runtime_type = "io.containerd.runc.v2" }, # ours\n}\n'
+        f'[{CRI2}.registry.headers]\n  X-Site = ["\\x41\\e[0m"]\n',
+        daemons=("2.1", "2.4"),
+    ),
+    Configuration(
         id="dotted-keys",
         root="version = 2\n"
         'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.runtime_type = '
@@ -293,6 +301,20 @@ CONTAINERD: tuple[Configuration, ...] = (
         f"    [{CRI3}.containerd.runtimes.plain.options]\n      NoNewKeyring = true\n",
         daemons=V2,
     ),
+    Configuration(
+        id="version-3-old-section",
+        root=f'version = 3\n[{CRI2}]\n  stream_server_port = "0"\n  max_container_log_line_size = 4096\n'
+        f"[{CRI2}.containerd.runtimes.nvidia]\n"
+        '  runtime_type = "io.containerd.runc.v2"\n'
+        f"[{CRI2}.containerd.runtimes.nvidia.options]\n  NoNewKeyring = true\n",
+        daemons=V4,
+    ),
+    Configuration(
+        id="version-4",
+        root=f"version = 4\n[plugins.'io.containerd.server.v1.grpc']\n  gid = 0\n"
+        f"[{CRI3}]\n  max_container_log_line_size = 4096\n",
+        daemons=V4,
+    ),
     # refused, and the node untouched: no correct result exists
     Configuration(id="docker-ce", root='disabled_plugins = ["cri"]\n', daemons=V1, refused="CRI"),
     Configuration(
@@ -305,6 +327,9 @@ CONTAINERD: tuple[Configuration, ...] = (
         root="[plugins.cri]\n  max_container_log_line_size = 16384\n",
         daemons=V1,
         refused="version 1",
+    ),
+    Configuration(
+        id="toml-1.1-before-2.0", root='version = 2\ntemp = "\\e"\n', daemons=V1, refused="does not accept"
     ),
     Configuration(id="read-only-folder", root="version = 2\n", read_only=True, refused="read-only"),
 )

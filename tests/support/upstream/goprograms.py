@@ -24,7 +24,7 @@ RECIPES = (
     registries.REGCTL,
     registries.OLAREG,
     gotools.RECIPE,
-    containerd.RECIPE,
+    *containerd.COMPILED.values(),
     kubernetes_build.RECIPE,
     helm.RECIPE,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from driverforge_host.ports import Host
 from driverforge_toolkit.runtime.backends import imports
+from driverforge_toolkit.runtime.backends.containerd_config import newest_version
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of, toml_file
 from driverforge_toolkit.runtime.formats.values import Change
 from driverforge_toolkit.runtime.model import RuntimeDaemon
@@ -79,8 +80,7 @@ class Copier:
         file = self.files.get(path)
         if file is not None and file.data is not None:
             return file
-        version = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)
-        return toml_file(path, version)
+        return toml_file(path, b"version = %d\n" % newest_version(self.daemon.version))
 
     def imports(self) -> dict[str, list[str]]:
         """What each file imports that the daemon reads.

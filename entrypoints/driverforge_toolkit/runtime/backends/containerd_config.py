@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from driverforge_toolkit.runtime.formats.spelling import PROGRAM, settled
-from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, lookup, merged, table_at
+from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, lookup, table_at
 
 CRI_V1 = ("plugins", "cri")
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
@@ -19,6 +19,7 @@ DEFAULT = ("containerd", "default_runtime_name")
 DEFAULT_TABLE = ("containerd", "default_runtime")
 CGROUP = "SystemdCgroup"  # among a runtime's options
 ENABLE_CDI = ("enable_cdi",)
+CDI_ALWAYS = (2, 4)  # the first containerd that has no such key: it warns of it
 MERGES_KEYS = (2, 1)  # the first containerd that merges imported files key by key
 VERSION = ("version",)
 # keys that mean the same whatever the version of the file is
@@ -48,32 +49,48 @@ def cri_section(config: Mapping[str, object]) -> KeyPath:
     return CRI_V2 if lookup(config, CRI_V3) is REMOVED else CRI_V3
 
 
-def cri_sections(config: Mapping[str, object]) -> tuple[KeyPath, ...]:
-    """The paths at which a document may have the CRI section; what the last one says counts.
+def cri_sections(config: Mapping[str, object], daemon: tuple[int, ...] = ()) -> tuple[KeyPath, ...]:
+    """The paths at which a containerd of the version `daemon` reads a document's CRI section, least first.
 
-    containerd 2 takes the section of version 3 in a file of version 2 too (AKS has such files).
+    1.x knows the section of version 2 alone. 2.x brings a document to its own version, and for that puts the
+    older section below the newer one. So both count in a document of version 2 (AKS has such files), and from
+    2.3 on, whose own version is 4, in one of version 3. Measured with 1.7.24, 2.1.9 and 2.4.2.
     """
-    section = cri_section(config)
-    return (section,) if section == CRI_V3 else (CRI_V2, CRI_V3)
+    if daemon and daemon < (2,):
+        return (CRI_V2,)
+    version = config.get("version", 2)
+    own = newest_version(daemon) if daemon else 3
+    return (CRI_V2, CRI_V3) if isinstance(version, int) and version < own else (CRI_V3,)
 
 
-def runtimes_of(config: Mapping[str, object], name: str = "containerd's configuration") -> dict[str, object]:
-    """The runtimes of a document, by name.
+def newest_version(daemon: tuple[int, ...]) -> int:
+    """The version of the configuration that a containerd of the version `daemon` has without a file."""
+    return 4 if daemon >= (2, 3) else 3 if daemon >= (2,) else 2
+
+
+def runtimes_of(
+    config: Mapping[str, object],
+    name: str = "containerd's configuration",
+    *,
+    daemon: tuple[int, ...] = (),
+) -> dict[str, object]:
+    """The runtimes of a document, by name. `daemon` is as of `cri_sections`.
 
     Raises InputError where something else is in their place; `name` is the document's, for messages.
     """
     runtimes: dict[str, object] = {}
-    for section in cri_sections(config):
+    for section in cri_sections(config, daemon):
         found = table_at(config, (*section, *RUNTIMES), name)
         for runtime in found:
             table_at(found, (runtime, "options"), f"{name}: runtimes")
-        runtimes = merged(runtimes, found)
+        if lookup(config, (*section, *RUNTIMES)) is not REMOVED:
+            runtimes = found
     return runtimes
 
 
-def default_of(config: Mapping[str, object]) -> str:
-    """The name of the default runtime, '' where the document names none."""
-    named = [lookup(config, (*section, *DEFAULT)) for section in cri_sections(config)]
+def default_of(config: Mapping[str, object], *, daemon: tuple[int, ...] = ()) -> str:
+    """The name of the default runtime, '' where the document names none. `daemon` is as of `cri_sections`."""
+    named = [lookup(config, (*section, *DEFAULT)) for section in cri_sections(config, daemon)]
     return str(next((name for name in reversed(named) if name is not REMOVED), ""))
 
 

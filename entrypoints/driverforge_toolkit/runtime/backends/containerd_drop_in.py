@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from driverforge_core.errors import Unsupported
 from driverforge_toolkit.runtime import nvidia_handlers
 from driverforge_toolkit.runtime.backends.containerd_config import (
+    CDI_ALWAYS,
     CRI_NAMES,
     CRI_V3,
     DEFAULT,
@@ -24,6 +25,7 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     cri_sections,
     default_of,
     default_table,
+    newest_version,
     options_of,
     overlaid,
     programs_of,
@@ -93,7 +95,8 @@ class DaemonDocuments:
     def default_elsewhere(self) -> str:
         """The default runtime that files beside our drop-in name, as far as it counts beside ours."""
         others = [document for path, document in self.parsed.items() if path != self.daemon.drop_in]
-        named = [default_of(document) for document in others] if self.minimal else []
+        version = self.daemon.version
+        named = [default_of(document, daemon=version) for document in others] if self.minimal else []
         return next((name for name in reversed(named) if name), "")
 
 
@@ -105,7 +108,7 @@ def read_daemon_documents(
     files = {**{path: toml_file(path) for path in own}, **files}
     parsed = read_documents(daemon.config, files, glob_base(daemon))
     for path, config in parsed.items():
-        runtimes_of(config, path)
+        runtimes_of(config, path, daemon=daemon.version)
     return DaemonDocuments(
         daemon=daemon,
         files=files,
@@ -152,7 +155,9 @@ def with_import(documents: DaemonDocuments) -> ConfigFile:
     root = documents.files[documents.daemon.config]
     if documents.imported:
         return root
-    changes = [] if "version" in documents.root else [Change(path=VERSION, value=2)]
+    # other keys of a file without a version may mean something else in a later one (`grpc` in 4)
+    version = 2 if documents.root else newest_version(documents.daemon.version)
+    changes = [] if "version" in documents.root else [Change(path=VERSION, value=version)]
     names = imports_with(
         documents.root,
         documents.daemon.drop_in,
@@ -187,17 +192,20 @@ def later_sections(documents: DaemonDocuments, root: ConfigFile) -> list[str]:
     then = {**documents.files, daemon.config: root, daemon.drop_in: documents.drop_in}
     read = read_documents(daemon.config, then, glob_base(daemon))
     order = list(read)
-    return [path for path in order[order.index(daemon.drop_in) + 1 :] if has_section(read[path])]
+    later = order[order.index(daemon.drop_in) + 1 :]
+    return [path for path in later if has_section(read[path], daemon)]
 
 
-def has_section(document: Mapping[str, object]) -> bool:
-    return any(lookup(document, section) is not REMOVED for section in cri_sections(document))
+def has_section(document: Mapping[str, object], daemon: RuntimeDaemon) -> bool:
+    sections = cri_sections(document, daemon.version)
+    return any(lookup(document, section) is not REMOVED for section in sections)
 
 
 def _section_of(document: Mapping[str, object], daemon: RuntimeDaemon) -> KeyPath:
     """Where a document has its CRI section, or would have it for this daemon."""
-    there = [path for path in cri_sections(document) if lookup(document, path) is not REMOVED]
-    return CRI_V3 if there == [CRI_V3] and daemon.version >= (2,) else cri_section(document)
+    sections = cri_sections(document, daemon.version)
+    there = [path for path in sections if lookup(document, path) is not REMOVED]
+    return CRI_V3 if there == [CRI_V3] else cri_section(document)
 
 
 def _winner(documents: DaemonDocuments, root: ConfigFile) -> Mapping[str, object]:
@@ -214,7 +222,8 @@ def _winner(documents: DaemonDocuments, root: ConfigFile) -> Mapping[str, object
             details=["containerd before 2.1 uses the CRI section of the last file that has any of it"],
             resolution="import it before our folder, in the root file's own `imports`; nothing was changed",
         )
-    having = [document for document in documents.parsed.values() if has_section(document)]
+    daemon = documents.daemon
+    having = [document for document in documents.parsed.values() if has_section(document, daemon)]
     return having[-1] if having else documents.root
 
 
@@ -240,11 +249,11 @@ def drop_in_values(documents: DaemonDocuments, root: ConfigFile, wanted: WantedH
 
     Raises Unsupported where a file that is read later would win.
     """
-    meant = copy.deepcopy(dict(documents.drop_in.values))
+    before = documents.drop_in.values
     base = documents.root if documents.minimal else _winner(documents, root)
-    section = _section_of(meant or base, documents.daemon)
-    if not meant:
-        meant = {"version": base.get("version", 2)}
+    above = root.values if base is documents.root else base
+    meant = copy.deepcopy(dict(before)) or {"version": above.get("version", 2)}
+    section = _section_of(before or {**base, **meant}, documents.daemon)
     if not documents.minimal:
         full = copy.deepcopy(table_at(base, section, documents.daemon.config))
         if full:
@@ -260,7 +269,7 @@ def drop_in_values(documents: DaemonDocuments, root: ConfigFile, wanted: WantedH
         _make_default(meant, section, wanted.default)
     elif wanted.release_default and known.default in wanted.names:
         _give_up_default(documents, meant, section, known, wanted)
-    if wanted.cdi:
+    if wanted.cdi and documents.daemon.version < CDI_ALWAYS:
         put(meant, (*section, *ENABLE_CDI), True)
     return meant
 
@@ -284,12 +293,11 @@ def _known_runtimes(documents: DaemonDocuments, meant: Mapping[str, object]) -> 
     The default runtime is the one that the files name, else the one that the daemon says.
     """
     if documents.minimal:
-        seen = runtimes_of(documents.effective)
+        seen, version = runtimes_of(documents.effective), documents.daemon.version
         tables: dict[str, object] = {name: without_zeros(table) for name, table in seen.items()}
         for document in documents.parsed.values():
-            tables = merged(tables, runtimes_of(document))
-        named = [default_of(document) for document in documents.parsed.values()]
-        default = next((name for name in reversed(named) if name), "")
+            tables = merged(tables, runtimes_of(document, daemon=version))
+        default = default_of(documents.effective)
     else:
         tables, default = copy.deepcopy(runtimes_of(meant)), default_of(meant)
     return KnownRuntimes(
@@ -354,7 +362,7 @@ def _give_up_default(
     """
     path, names = (*section, *DEFAULT), wanted.names
     take(meant, path)
-    left = default_of(meant) or documents.default_elsewhere
+    left = default_of(meant, daemon=documents.daemon.version) or documents.default_elsewhere
     others = {name: table for name, table in known.tables.items() if name not in names}
     name = left if left and left not in names else nvidia_handlers.replacement(others, known.programs(others))
     if name != (left or nvidia_handlers.LOW_LEVEL[0]):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import tomllib
-
+from driverforge_core.errors import InputError
 from driverforge_toolkit.runtime.formats.spelling import PROGRAM
+from driverforge_toolkit.runtime.formats.tomledit import parse
 
 _HEADER = r"^[ \t]*\[[^\[\]\n]*\bruntimes\.[\"']?(?P<name>[\w-]+)[\"']?"
 _BODY = r"[ \t]*\][^\n]*(?:\n|\Z)(?P<body>(?:(?![ \t]*\[)[^\n]*\n|(?![ \t]*\[)[^\n]+\Z)*)"
@@ -66,9 +66,8 @@ def _is_plain(line: str) -> bool:
     if any(mark in line for mark in _EXPRESSIONS):
         return True
     try:
-        tomllib.loads(line)
-    # a number of too many digits is a ValueError, as TOMLDecodeError
-    except (ValueError, RecursionError):
+        parse(line.encode(), "a line of the template")
+    except InputError:
         return False
     return True
 
