@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from driverctl.cli import HALVES, TOOLKIT
+from driverctl.halves import HALVES, TOOLKIT
 from driverforge_core.errors import UsageError
 
 USAGE = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import click
 
 from driverctl import cli as node
+from driverctl.halves import SUBCOMMANDS
 from driverforge_build import cli as builder
 from driverforge_operator import cli as operator
 
@@ -27,7 +28,7 @@ class Command:
 
 def programs() -> dict[str, Command]:
     whole = Command(options=[{"--version"}, {"--log-format"}])
-    for name in node.SUBCOMMANDS:
+    for name in SUBCOMMANDS:
         read = _of_argparse(node.build_parser(name))
         whole.words[name] = read.words[name]
     return {

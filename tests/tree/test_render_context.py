@@ -17,7 +17,7 @@ import tomllib
 from click.testing import CliRunner
 from packaging.requirements import Requirement
 
-from driverctl.cli import SUBCOMMANDS
+from driverctl.halves import SUBCOMMANDS
 from driverforge_build import resources
 from driverforge_build.cli import cli
 from driverforge_build.lock.file import dump_lock
