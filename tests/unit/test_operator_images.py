@@ -35,6 +35,7 @@ from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.workloads import DAEMON_SET, POD
 from support.fakes.memoryregistry import HOST, MemoryRegistry
+from support.process import until
 from support.samples.operatorcases import policy_spec
 from support.samples.scenes import empty
 
@@ -545,25 +546,26 @@ def test_pull_secrets_are_shown() -> None:
     assert ask(closed, Question(image=JIT, arch="amd64", secrets=("gone",)), pull=login) == "unknown"
 
 
-def test_what_is_missing_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driverforge_operator.app.lookups._AT_LEAST", 0.0)
-    monkeypatch.setattr("driverforge_operator.app.follow.FIRST_PAUSE", 0.01)
+def test_what_is_missing_is_asked_for_again() -> None:
     answers = [Answer(found="no"), Answer(found="yes")]
 
     class Registries:
         def ask(self, question: Question) -> Answer:
             return answers.pop(0)
 
-    lookups, stop = Lookups(Registries()), threading.Event()
+    hurried = Lookups(Registries(), clock=lambda: time.monotonic() * 1000, rest=0.01)
+    lookups, stop = hurried, threading.Event()
     question = Question(image=JIT, arch="amd64")
     lookups.want({question})
     thread = threading.Thread(target=lookups.run, args=(stop,))
     thread.start()
     told: list[tuple[Question, Answer]] = []
-    end = time.monotonic() + 20
-    while len(told) < 2 and time.monotonic() < end:
-        told += lookups.answers()
-        time.sleep(0.05)
+
+    def both() -> bool:
+        told.extend(lookups.answers())
+        return len(told) >= 2
+
+    until(both, "two answers")
     stop.set()
     thread.join()
     assert [answer.found for _, answer in told] == ["no", "yes"]

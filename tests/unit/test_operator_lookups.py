@@ -15,6 +15,8 @@ from driverforge_operator.app.lookups import Lookups
 from driverforge_operator.ports import Answer, Question
 from support.process import until
 
+REST = 0.01
+
 
 @dataclass
 class Slow:
@@ -32,7 +34,7 @@ class Slow:
 
 @contextmanager
 def asking(registries: Slow, *images: str) -> Iterator[Lookups]:
-    lookups, stop = Lookups(registries), threading.Event()
+    lookups, stop = Lookups(registries, rest=REST), threading.Event()
     lookups.want([Question(image=image, arch="amd64") for image in images])
     thread = threading.Thread(target=lookups.run, args=(stop,))
     thread.start()
@@ -102,7 +104,7 @@ def test_an_image_that_is_wanted_again_is_asked_for_again() -> None:
     """Whoever wanted it no more has forgotten the answer."""
     registries = Slow()
     registries.free.set()
-    lookups = Lookups(registries)
+    lookups = Lookups(registries, rest=REST)
     lookups.want({A})
     again(lookups, registries, 1)
     lookups.want({B})
@@ -113,7 +115,7 @@ def test_an_image_that_is_wanted_again_is_asked_for_again() -> None:
 
 def test_an_answer_that_nobody_waits_for_is_none() -> None:
     registries = Slow()
-    lookups = Lookups(registries)
+    lookups = Lookups(registries, rest=REST)
     lookups.want({A})
     again(lookups, registries, 1)
     lookups.want({B})
@@ -153,7 +155,7 @@ def test_an_answer_that_differs_from_the_last_one_is_logged(caplog: pytest.LogCa
         Answer(found="yes"),
     )
     registries = Changing(*answers)
-    lookups = Lookups(registries, clock=lambda: time.monotonic() * 1000)
+    lookups = Lookups(registries, clock=lambda: time.monotonic() * 1000, rest=REST)
     lookups.want({A})
     with caplog.at_level(logging.INFO, logger="driverforge"):
         again(lookups, registries, len(answers))
@@ -167,7 +169,7 @@ def test_an_answer_that_differs_from_the_last_one_is_logged(caplog: pytest.LogCa
 
 def test_an_image_that_is_there_from_the_first_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     registries = Changing(Answer(found="yes"))
-    lookups = Lookups(registries)
+    lookups = Lookups(registries, rest=REST)
     lookups.want({A})
     with caplog.at_level(logging.INFO, logger="driverforge"):
         again(lookups, registries, 1)

@@ -379,7 +379,7 @@ class Refusing(QuietCluster):
 @contextmanager
 def following(cluster: Refusing, stop: threading.Event, *, hurry: float = 1) -> Iterator[None]:
     """The loop at work; its clock is faster than others by `hurry`."""
-    controller = Controller(cluster, "gpu-operator", clock=lambda: time.monotonic() * hurry)
+    controller = Controller(cluster, "gpu-operator", clock=lambda: time.monotonic() * hurry, rest=0.02)
     loop = threading.Thread(target=controller.run, args=(stop,))
     loop.start()
     try:
@@ -436,7 +436,7 @@ class Failing(Refusing):
 def test_a_webhook_that_never_answers_is_told_once_until_it_does() -> None:
     stop = threading.Event()
     cluster = Failing(stop, TemporaryFailure("the API server answers 500"))
-    with following(cluster, stop, hurry=100):
+    with following(cluster, stop, hurry=500):
         cluster.tried_again(10)
         until(lambda: "ReconcileFailed" in cluster.reasons, "it is told")
         told = [*cluster.reasons]
@@ -454,7 +454,7 @@ def test_a_webhook_that_never_answers_is_told_once_until_it_does() -> None:
 def test_what_is_nothing_about_the_object_is_not_told(error: Exception) -> None:
     stop = threading.Event()
     cluster = Failing(stop, error)
-    with following(cluster, stop, hurry=100):
+    with following(cluster, stop, hurry=500):
         cluster.tried_again(10)
     assert "ReconcileFailed" not in cluster.reasons
 
@@ -471,7 +471,7 @@ class FailingOnce(Failing):
 def test_one_failure_of_an_object_after_many_of_everybody_is_not_told() -> None:
     stop = threading.Event()
     cluster = FailingOnce(stop, Conflict("409"))
-    with following(cluster, stop, hurry=100):
+    with following(cluster, stop, hurry=500):
         until(lambda: cluster.tried["DaemonSet"] >= 11, "the DaemonSet is taken")
         until(lambda: cluster.reasons[-1:] not in ([], [""]), "its status is written")
     assert "ReconcileFailed" not in cluster.reasons

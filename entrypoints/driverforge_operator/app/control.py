@@ -80,7 +80,8 @@ WATCHED: tuple[tuple[Kind[Any], str], ...] = (
 class Controller:
     """Keeps a cluster as its custom resources ask. `run` is one thread's; the rest may be asked by any.
 
-    `environment` are the operator's own variables, with images that custom resources do not name.
+    `environment` are the operator's own variables, with images that custom resources do not name. After
+    `rest` seconds in which nobody told anything it looks for what is due.
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class Controller:
         identity: str = "",
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.monotonic,
+        rest: float = 1,
     ) -> None:
         self._cluster = Fenced(cluster, leads)
         self._leads = leads
         self._clock = clock
+        self._rest = rest
         self._store = Store(namespace, asks_registries=registries is not None, environment=environment)
-        self._lookups = Lookups(registries, clock=clock) if registries else None
+        self._lookups = Lookups(registries, clock=clock, rest=rest) if registries else None
         self._theirs = Theirs(namespace)
         self._metrics = metrics or Metrics()
         self._namespace = namespace
@@ -125,7 +128,7 @@ class Controller:
         decided = False
         while not stop.is_set():
             self._beat = self._clock()
-            told = self._take(wait=min(self._retries.seconds(), 1) if decided else 1)
+            told = self._take(wait=min(self._retries.seconds(), self._rest) if decided else self._rest)
             with self._metrics.phase("take in"):
                 for one in told:
                     self._take_in(one)

@@ -33,11 +33,17 @@ class _Said:
 
 
 class Lookups:
-    """Which images are wanted, and what registries said of them. `run` is a thread's own."""
+    """Which images are wanted, and what registries said of them. `run` is a thread's own.
 
-    def __init__(self, registries: Registries, *, clock: Callable[[], float] = time.monotonic) -> None:
+    It looks for what is due after `rest` seconds, whatever `clock` says meanwhile.
+    """
+
+    def __init__(
+        self, registries: Registries, *, clock: Callable[[], float] = time.monotonic, rest: float = 1
+    ) -> None:
         self._registries = registries
         self._clock = clock
+        self._rest = rest
         self._wanted: frozenset[Question] = frozenset()
         self._said: dict[Question, _Said] = {}
         self._asked: set[str] = set()  # registries
@@ -65,7 +71,7 @@ class Lookups:
                 due = self._due_by_registry()
                 self._asked |= due.keys()
                 if not due:
-                    self._changed.wait(timeout=1)
+                    self._changed.wait(timeout=self._rest)
             for registry, questions in due.items():
                 asking = partial(self._ask_one_registry, registry, questions, stop)
                 threading.Thread(target=asking, name=f"registry {registry}", daemon=True).start()
