@@ -1,4 +1,8 @@
-"""The published JSON schemas, held against what the commands really print."""
+"""The published JSON schemas, held against what the commands really print.
+
+jsonschema is imported where it is used: it takes two seconds, for formats that no schema of ours names, and
+each process of a tier imports this module.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from jsonschema import Draft202012Validator
 
 SCHEMAS = Path(__file__).parents[2] / "builder/driverforge_build/data/reports"
 
@@ -17,6 +19,8 @@ def problems(schema: Any, document: object) -> Iterator[str]:
 
     Where there are alternatives, of each of them.
     """
+    from jsonschema import Draft202012Validator
+
     waiting = list(Draft202012Validator(schema).iter_errors(document))
     while waiting:
         error = waiting.pop()
@@ -29,6 +33,8 @@ def check_document(name: str, document: object) -> None:
 
     To readers an unknown key is no error; what we write ourselves has to be described whole.
     """
+    from jsonschema import Draft202012Validator
+
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(_closed(schema)).validate(json.loads(json.dumps(document)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -84,6 +83,8 @@ def _repeated(node: yaml.Node | None) -> list[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_document_fits_the_schema_of_every_release(file: Path, release: str) -> None:
+    import kubernetes_validate  # takes a second, as jsonschema does: not in each process of the tier
+
     documents = _documents(file)
     assert documents
     assert {kubernetes_validate.validate(document, release, strict=True) for document in documents} == {
@@ -92,6 +93,8 @@ def test_every_document_fits_the_schema_of_every_release(file: Path, release: st
 
 
 def test_the_schema_refuses_a_misspelt_field() -> None:
+    import kubernetes_validate
+
     driver = _driver()
     container = driver["spec"]["template"]["spec"]["containers"][0]
     container["volumMounts"] = container.pop("volumeMounts")

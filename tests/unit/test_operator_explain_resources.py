@@ -150,7 +150,7 @@ def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path:
 
 @pytest.mark.parametrize(
     "selector",
-    [{"pool": ["a", "b"]}, {"pool": {"a": "b"}}, {"pool": 1}, {1: "a"}, ["pool"], "pool"],
+    [{"pool": ["a", "b"]}, {"pool": {"a": "b"}}, {"pool": 1}, ["pool"], "pool"],
     ids=repr,
 )
 def test_a_driver_whose_selector_cannot_be_read_answers_where_nobody_else_does(

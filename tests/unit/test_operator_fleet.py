@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -179,6 +178,8 @@ def schema(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("words", [["explain", "gpu-0"], ["status"], ["doctor"], ["plan"]], ids=" ".join)
 def test_documents_are_as_their_schemas_say(tmp_path: Path, words: list[str]) -> None:
+    import jsonschema  # see tests/support/jsonschemas.py
+
     whole, trouble = tmp_path / "whole", tmp_path / "trouble"
     SceneFolder().write(whole)
     codes = []

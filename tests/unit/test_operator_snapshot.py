@@ -94,7 +94,7 @@ def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
     scene = troubled()
     plant(scene)
     source = scene.write(tmp_path / "cluster")
-    assert PLANTED in (source / "cluster.yaml").read_text()
+    assert PLANTED in (source / "cluster.json").read_text()
     files = snapshot(Dump(source), NAMESPACE).files
     for name, text in files.items():
         for secret in (PLANTED, OPAQUE, base64.b64encode(PLANTED.encode()).decode()[:-3]):

@@ -11,7 +11,6 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from jsonschema import ValidationError
 
 from driverforge_build.advice import Given
 from driverforge_build.app.outcomes import build_cells
@@ -111,6 +110,8 @@ def test_the_page_on_failures_names_every_published_schema() -> None:
 
 
 def test_a_schema_refuses_what_is_not_described() -> None:
+    from jsonschema import ValidationError
+
     with pytest.raises(ValidationError):
         check_document("build", {"schema": 1, "engine": "", "cells": [{**built()[0], "new": 1}]})
     with pytest.raises(ValidationError):

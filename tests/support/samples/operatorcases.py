@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,24 +25,32 @@ DRIVER_CASES = sorted(path.name for path in (CASES / "nvidiadriver").iterdir())
 
 
 @cache
-def _read(path: Path) -> Any:
-    return yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
+def _json(path: Path) -> bytes:
+    """The documents of a YAML file; what is decoded from it is its reader's own, sooner than a deep copy."""
+    return msgspec.json.encode(list(yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)))
+
+
+def _read(path: Path) -> list[Any]:
+    found: list[Any] = msgspec.json.decode(_json(path))
+    return found
 
 
 def case_input(group: str, name: str) -> dict[str, Any]:
     """A case's input: `group` is clusterpolicy or nvidiadriver."""
-    found: dict[str, Any] = copy.deepcopy(_read(CASES / group / name / "input.yaml"))
+    (found,) = _read(CASES / group / name / "input.yaml")
+    assert isinstance(found, dict)
     return found
 
 
 def result(group: str, name: str, file: str) -> Any:
     """A file of a case's output; a list where it has several documents."""
-    return list(yaml.load_all((CASES / group / name / file).read_text(), Loader=yaml.CSafeLoader))
+    return _read(CASES / group / name / file)
 
 
 def policy_spec(name: str) -> dict[str, Any]:
     """The ClusterPolicy's spec of a case: the chart's defaults, and the case's merge patch on them."""
-    spec: dict[str, Any] = copy.deepcopy(_read(CASES / "base.yaml"))
+    spec: dict[str, Any]
+    (spec,) = _read(CASES / "base.yaml")
     _merge(spec, case_input("clusterpolicy", name)["clusterPolicySpecMergePatch"])
     return spec
 

@@ -7,11 +7,10 @@ kubelets are seen to use in public reports.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from driverforge_core import nodekeys
 from driverforge_operator.ports import Kind
@@ -52,7 +51,7 @@ class SceneFolder:
                     "allocatable": {"nvidia.com/gpu": "8"},
                 },
             }
-            for name, recorded in copy.deepcopy(nodes).items()
+            for name, recorded in nodes.items()
         }
         self.policy: Document = {
             "apiVersion": "nvidia.com/v1",
@@ -62,7 +61,7 @@ class SceneFolder:
         }
         self.daemonsets: dict[str, Document] = {
             one["metadata"]["name"]: {**one, "apiVersion": "apps/v1"}
-            for one in copy.deepcopy(result("clusterpolicy", case, "objects.yaml"))
+            for one in result("clusterpolicy", case, "objects.yaml")
             if one and one["kind"] == "DaemonSet"
         }
         self.pods: dict[str, Document] = {name: self._pod(name) for name in OPERANDS.values()}
@@ -176,9 +175,9 @@ class SceneFolder:
 
     def write(self, folder: Path) -> Path:
         (folder / "logs").mkdir(parents=True, exist_ok=True)
-        (folder / "cluster.yaml").write_text(
-            yaml.dump_all(self.documents, Dumper=yaml.CSafeDumper), encoding="utf-8"
-        )
+        # what `kubectl get -o json` writes
+        whole = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": self.documents}
+        (folder / "cluster.json").write_text(json.dumps(whole, indent=4), encoding="utf-8")
         for name, text in self.logs.items():
             (folder / "logs" / name).write_text(text, encoding="utf-8")
         return folder
