@@ -6,7 +6,7 @@ candidates() { # pyenv's own folders come by path: its shims answer for the acti
 	done
 	for name in python3.15 python3.14 python3.13 python3.12 python3.11 python3.10 python3; do
 		command -v "$name" || true
-	done
+	done | grep -v /shims/ || true
 	[ -x /usr/bin/python3 ] && echo /usr/bin/python3
 }
 
