@@ -374,6 +374,7 @@ def test_the_machines_own_repositories_are_read(mirror: Path, key: SigningKey, t
     assert any("mirrorlist?arch=x86_64&repo=BaseOS-9.7" in line for line in server.requests)
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_from_the_command_line(
     mirror: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -424,6 +425,7 @@ def test_an_index_that_its_distribution_signs_has_to_be_signed(
         survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_subscribers_token_goes_with_every_request_and_into_no_message(
     own: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

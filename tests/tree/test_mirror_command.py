@@ -211,6 +211,7 @@ def test_a_missing_image_of_ours_names_the_command_that_builds_it(
     assert "driverforge build --push --registry site.test/gpu --select 'ubuntu22.04-amd64-580*-" in said
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_registry_that_is_away_is_an_error_and_never_a_shorter_list(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -373,6 +374,7 @@ def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(
     assert f"sha256:{operator}" not in document["held"]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_mirror_that_is_away_is_not_said_to_lack_anything(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:

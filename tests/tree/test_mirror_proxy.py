@@ -99,6 +99,7 @@ def test_a_proxy_that_does_not_take_the_login_is_named_without_it(
 
 
 @pytest.mark.parametrize(("scheme", "status"), [("http", 75), ("nonsense", 1)])
+@pytest.mark.usefixtures("no_pauses")
 def test_a_proxy_that_does_not_answer_is_told_without_its_login(
     scheme: str,
     status: int,

@@ -52,6 +52,8 @@ GRACE_S = 60.0
 """For an answer, and a second more for each SLOWEST bytes of its content that have come."""
 SLOWEST = 16 << 10
 _PIECE = 1 << 18
+_Way = tuple[str, ClientCertificate | None, bool]
+"""A proxy or '', what is shown to the host, and whether with TLS."""
 _CHECK = "check the name, the network and the proxy (http_proxy, https_proxy, no_proxy)"
 
 Told = Callable[[str, float], object]
@@ -98,8 +100,6 @@ class HttpxTransport:
     ) -> None:
         self._environ = dict(environ)
         self._timeout, self._grace = timeout, grace
-        ca_file = self._environ.get("SSL_CERT_FILE", "")
-        self._tls = tls_context(ca_file) if ca_file else truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._lock = threading.Lock()
         self._gates: dict[str, threading.BoundedSemaphore] = defaultdict(
             lambda: threading.BoundedSemaphore(at_once)
@@ -107,7 +107,7 @@ class HttpxTransport:
         self._in_all, self._asked = in_all, Counter[str]()
         self._wire = wire
         self._certificates = {} if certificates is None else certificates
-        self._wires: dict[tuple[str, ClientCertificate | None], httpx2.BaseTransport] = {}
+        self._wires: dict[_Way, httpx2.BaseTransport] = {}
         weakref.finalize(self, _close, self._wires)
 
     def send(self, request: Request) -> Response:
@@ -144,14 +144,27 @@ class HttpxTransport:
     def _wire_to(self, url: str) -> httpx2.BaseTransport:
         if self._wire is not None:
             return self._wire
-        key = proxy, certificate = proxy_for(url, self._environ), self._certificates.get(host_of(url))
+        proxy, certificate = proxy_for(url, self._environ), self._certificates.get(host_of(url))
+        key = proxy, certificate, _is_secure(url)
         if key not in self._wires:
-            ours = self._tls if certificate is None else _identified(certificate, self._environ)
-            wire = httpx2.HTTPTransport(verify=ours, proxy=_proxy(proxy, self._tls) if proxy else None)
+            ours = self._tls(url) if certificate is None else _identified(certificate, self._environ)
+            through = _proxy(proxy, self._tls(proxy)) if proxy else None
+            wire = httpx2.HTTPTransport(verify=ours, proxy=through)
             # httpx2 hands no network to its pool, which would take one
             wire._pool._network_backend = _PacedNetwork()  # noqa: SLF001
             self._wires[key] = wire
         return self._wires[key]
+
+    def _tls(self, url: str) -> ssl.SSLContext:
+        """How an address is asked; one of no authorities for plain http, which are slow to read."""
+        ca_file = self._environ.get("SSL_CERT_FILE", "")
+        if ca_file and _is_secure(url):
+            return tls_context(ca_file)
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _is_secure(url: str) -> bool:
+    return urlsplit(url).scheme == "https"
 
 
 def _identified(certificate: ClientCertificate, environ: Mapping[str, str]) -> ssl.SSLContext:
@@ -173,7 +186,7 @@ def _proxy(address: str, tls: ssl.SSLContext) -> httpx2.Proxy:
     """Raises InputError for an address that cannot be asked."""
     try:
         if is_web_address(address):
-            return httpx2.Proxy(address, ssl_context=tls if urlsplit(address).scheme == "https" else None)
+            return httpx2.Proxy(address, ssl_context=tls if _is_secure(address) else None)
     # a host name that cannot be encoded, a control character
     except httpx2.InvalidURL:
         pass
@@ -183,7 +196,7 @@ def _proxy(address: str, tls: ssl.SSLContext) -> httpx2.Proxy:
     )
 
 
-def _close(wires: dict[tuple[str, ClientCertificate | None], httpx2.BaseTransport]) -> None:
+def _close(wires: dict[_Way, httpx2.BaseTransport]) -> None:
     for wire in wires.values():
         wire.close()
 
