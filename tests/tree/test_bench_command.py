@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.benchrun import bench, smallest
-from support.process import missing
+from support.benchrun import bench
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the builder needs Python 3.11")
@@ -77,17 +76,6 @@ def test_the_smallest_form_is_refused_with_a_size(words: tuple[str, str], tmp_pa
     found = bench(tmp_path, "--smallest", *words)
     assert found.returncode == 2
     assert "leave --runs and --sizes out" in found.stderr
-
-
-@pytest.mark.skipif(bool(missing("docker-registry", "curl", "setpriv")), reason="needs a registry and curl")
-def test_the_smallest_mirror_is_measured(tmp_path: Path) -> None:
-    found = [measure["what"] for measure in smallest("mirror", tmp_path)["measures"]]
-    assert found[-4:] == [
-        "requests with nothing to do",
-        "an archive in volumes",
-        "delta after a kernel update",
-        "memory",
-    ]
 
 
 def test_each_benchmark_has_a_test_of_its_smallest_form() -> None:

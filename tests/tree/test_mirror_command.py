@@ -83,8 +83,11 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vendor")
 
     def fill(address: str) -> None:
+        vendor = Vendor(folder, address)
         for image in IMAGES:
-            put_image(Vendor(folder, address).place(image))
+            put_image(vendor.place(image))
+        write_nodes(folder, node("gpu-0"))
+        assert vendor.lock() == 0
 
     return registry.filled(folder, fill)
 
@@ -94,6 +97,12 @@ def vendor(tmp_path: Path, images: Path) -> Iterator[Vendor]:
     write_nodes(tmp_path, node("gpu-0"))
     with registry.serve(registry.copy_of(images, tmp_path / "registry")) as server:
         yield Vendor(tmp_path, server.address)
+
+
+@pytest.fixture
+def listed(vendor: Vendor, images: Path) -> None:
+    """The list is there, as `mirror lock` wrote it for all who do not ask what it writes."""
+    shutil.copy(images / vendor.lock_file.name, vendor.lock_file)
 
 
 def test_every_image_is_locked_by_digest_with_its_reasons(
@@ -211,11 +220,10 @@ def test_a_missing_image_of_ours_names_the_command_that_builds_it(
     assert "driverforge build --push --registry site.test/gpu --select 'ubuntu22.04-amd64-580*-" in said
 
 
-@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.usefixtures("listed", "no_pauses")
 def test_a_registry_that_is_away_is_an_error_and_never_a_shorter_list(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert vendor.lock() == 0
     before = vendor.lock_file.read_bytes()
     assert vendor.lock("--registry", "registry.k8s.io=127.0.0.1:9") == 75
     said = capsys.readouterr().err
@@ -224,10 +232,10 @@ def test_a_registry_that_is_away_is_an_error_and_never_a_shorter_list(
     assert vendor.lock_file.read_bytes() == before
 
 
+@pytest.mark.usefixtures("listed")
 def test_an_image_is_explained_from_the_lock_alone(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert vendor.lock() == 0
     capsys.readouterr()
     words = ["--mirror-lock", str(vendor.lock_file)]
     assert run(["mirror", "explain", "k8s-device-plugin", *words]) == 0
@@ -267,8 +275,8 @@ def test_a_damaged_lock_is_refused(tmp_path: Path, text: str, capsys: pytest.Cap
     assert "is no list of a mirror" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("listed")
 def test_a_filled_mirror_holds_the_whole_list(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
-    assert vendor.lock() == 0
     places = vendor.fill_mirror()
     capsys.readouterr()
     assert run(["mirror", "verify", *vendor.to, "--deep"]) == 0
@@ -285,8 +293,8 @@ def test_a_filled_mirror_holds_the_whole_list(vendor: Vendor, capsys: pytest.Cap
     assert document["mirror"] == f"{vendor.address}/mirror"
 
 
+@pytest.mark.usefixtures("listed")
 def test_an_empty_mirror_lacks_everything(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
-    assert vendor.lock() == 0
     capsys.readouterr()
     assert run(["mirror", "verify", *vendor.to]) == 1
     said = capsys.readouterr()
@@ -298,11 +306,11 @@ def test_an_empty_mirror_lacks_everything(vendor: Vendor, capsys: pytest.Capture
     assert all(image["digest"] in image["missing"] for image in document["images"])
 
 
+@pytest.mark.usefixtures("listed")
 def test_what_verify_says_of_an_archives_list_brings_what_is_lacking(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At a site there is the archive alone: no list of the connected side, and no vendor's registry."""
-    assert vendor.lock() == 0
     archive = vendor.folder / "gpu"
     words = [word for pair in vendor.registries.items() for word in ("--registry", "=".join(pair))]
     mirror_lock = ["--mirror-lock", str(vendor.lock_file)]
@@ -322,10 +330,10 @@ def test_what_verify_says_of_an_archives_list_brings_what_is_lacking(
     assert run(verify) == 0
 
 
+@pytest.mark.usefixtures("listed")
 def test_a_tag_that_stands_for_another_image_is_found(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert vendor.lock() == 0
     vendor.fill_mirror()
     other = put_image(Reference.parse(f"{vendor.address}/mirror/nvidia/driver:595.91.07-ubuntu22.04"))
     capsys.readouterr()
@@ -333,12 +341,12 @@ def test_a_tag_that_stands_for_another_image_is_found(
     assert f"moved  the tag 595.91.07-ubuntu22.04 stands for {other}" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("listed")
 def test_what_an_archives_list_finds_missing_comes_from_the_archive(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registries = [word for pair in vendor.registries.items() for word in ("--registry", "=".join(pair))]
     archive = str(vendor.folder / "gpu")
-    assert vendor.lock() == 0
     copy = ["mirror", "copy", "--to-archive", archive, "--mirror-lock", str(vendor.lock_file), *registries]
     assert run(copy) == 0
     Path(f"{archive}.list.json.sig").write_text("c2lnbmVk\n")
@@ -351,10 +359,10 @@ def test_what_an_archives_list_finds_missing_comes_from_the_archive(
     assert run(["mirror", "verify", *vendor.to[:2], *listed]) == 0
 
 
+@pytest.mark.usefixtures("listed")
 def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert vendor.lock() == 0
     vendor.fill_mirror()
     found = {one["image"]: one["platforms"][1] for one in vendor.document()["images"]}
     layer = list(found[DRIVER]["blobs"])[1].removeprefix("sha256:")
@@ -374,11 +382,10 @@ def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(
     assert f"sha256:{operator}" not in document["held"]
 
 
-@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.usefixtures("listed", "no_pauses")
 def test_a_mirror_that_is_away_is_not_said_to_lack_anything(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert vendor.lock() == 0
     capsys.readouterr()
     words = ["--to", "http://127.0.0.1:9", "--mirror-lock", str(vendor.lock_file)]
     assert run(["mirror", "verify", *words]) == 75
@@ -417,10 +424,10 @@ def test_a_driver_for_the_next_boot_that_is_not_there_yet(
 
 
 @pytest.mark.parametrize("old", ["nvcr.io/nvidia/gpu-operator:v26.7.0", "sha256:"])
+@pytest.mark.usefixtures("listed")
 def test_a_lock_whose_names_are_none_is_refused(
     vendor: Vendor, capsys: pytest.CaptureFixture[str], old: str
 ) -> None:
-    assert vendor.lock() == 0
     vendor.lock_file.write_text(vendor.lock_file.read_text().replace(old, "../../x/", 1))
     assert run(["mirror", "verify", *vendor.to]) == 65
     assert "is no list of a mirror" in capsys.readouterr().err

@@ -40,8 +40,12 @@ def _usage_of(argv: Sequence[str]) -> resource.struct_rusage:
 
 
 def alternate(commands: Sequence[Sequence[str]], runs: int) -> list[list[float]]:
-    """Samples of each command, taken in turn so that a busy moment of the machine hits all of them."""
-    rounds = [[cpu_of(argv) for argv in commands] for _ in range(runs + WARM_UP)][WARM_UP:]
+    """Samples of each command, taken in turn so that a busy moment of the machine hits all of them.
+
+    Nothing is warmed up for a single one, which is a try and measures nothing.
+    """
+    unmeasured = WARM_UP if runs > 1 else 0
+    rounds = [[cpu_of(argv) for argv in commands] for _ in range(runs + unmeasured)][unmeasured:]
     return [list(samples) for samples in zip(*rounds, strict=True)]
 
 

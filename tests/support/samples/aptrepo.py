@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from functools import cache
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
@@ -272,16 +273,29 @@ def build_deb(deb: Deb, path: Path) -> None:
     """Make a real .deb with dpkg-deb."""
     require("dpkg-deb")
     path.parent.mkdir(parents=True, exist_ok=True)
+    inside = {**deb.files, "DEBIAN/control": deb.control()}
+    path.write_bytes(_packed(deb.tree, inside) if deb.tree else _texts_packed(tuple(inside.items())))
+
+
+@cache
+def _texts_packed(files: tuple[tuple[str, str], ...]) -> bytes:
+    """The same texts give the same package: one test after the other wants it."""
+    return _packed(None, dict(files))
+
+
+def _packed(tree: Path | None, files: Mapping[str, str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="df-deb-") as name:
-        root = Path(name)
-        if deb.tree:
-            shutil.copytree(deb.tree, root, symlinks=True, dirs_exist_ok=True)
-        for inside, text in {**deb.files, "DEBIAN/control": deb.control()}.items():
+        root, made = Path(name, "root"), Path(name, "made.deb")
+        root.mkdir()
+        if tree:
+            shutil.copytree(tree, root, symlinks=True, dirs_exist_ok=True)
+        for inside, text in files.items():
             file = root / inside
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         root.chmod(0o755)
-        run("dpkg-deb", "-Zxz", "-z0", "--root-owner-group", "-b", root, path, env={"SOURCE_DATE_EPOCH": "0"})
+        run("dpkg-deb", "-Zxz", "-z0", "--root-owner-group", "-b", root, made, env={"SOURCE_DATE_EPOCH": "0"})
+        return made.read_bytes()
 
 
 @dataclass(slots=True)

@@ -173,7 +173,8 @@ def sign(package: Path, key: SigningKey) -> Path:
 def index(folder: Path, *options: str) -> None:
     """Write the index of all packages in a folder; `options` are createrepo_c's."""
     require("createrepo_c")
-    run("createrepo_c", "--quiet", *options, folder)
+    # the databases are for yum, and half of the work: distributions leave them out by and by
+    run("createrepo_c", "--quiet", "--no-database", *options, folder)
 
 
 def add_metadata(folder: Path, kind: str, text: str, *options: str) -> None:
