@@ -343,12 +343,6 @@ def tool(name: str) -> str:
     return found or pytest.skip(f"needs {name}: pip install --group dev")
 
 
-def test_golden_dockerfiles_are_hadolint_clean() -> None:
-    files = sorted((ROOT / "tests/golden").rglob("Dockerfile"))
-    assert files
-    run(tool("hadolint"), "--config", ROOT / ".hadolint.yaml", *files)
-
-
 def test_scripts_of_the_build_are_shellcheck_clean() -> None:
     folder = resources.templates()
     scripts = [path for path in folder.glob("scripts/*") if path.read_text().startswith("#!/bin/sh")]

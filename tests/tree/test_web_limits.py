@@ -33,6 +33,7 @@ from support.fakes.wireserver import answer, talking
 from support.process import missing
 from support.samples.aptrepo import self_signed
 
+GRACE = 0.1  # seconds, for an answer that never comes to an end
 HEAD = answer(length=1_000_000)
 CONTENT = random.Random(7).randbytes(200_000)
 
@@ -55,11 +56,11 @@ def dripping(first: bytes, drop: bytes) -> Callable[[socket.socket, str], None]:
 
 
 def ask_mirror(address: str, folder: Path) -> None:
-    mirror.fetcher(folder, grace=0.3).document(f"http://{address}/InRelease")
+    mirror.fetcher(folder, grace=GRACE).document(f"http://{address}/InRelease")
 
 
 def ask_registry(address: str, _folder: Path) -> None:
-    client = RegistryClient(Session(HttpxTransport({}, grace=0.3)))
+    client = RegistryClient(Session(HttpxTransport({}, grace=GRACE)))
     client.get_manifest(Reference.parse(f"{address}/driver:1"))
 
 
