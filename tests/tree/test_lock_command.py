@@ -531,6 +531,19 @@ def test_a_base_image_is_pinned_watched_and_kept_when_its_registry_is_away(site:
 
 
 @pytest.mark.skipif(bool(missing("docker-registry")), reason="docker-registry is not installed")
+def test_a_registry_without_tls_is_asked_where_its_address_says_so(site: Site) -> None:
+    site.run("lock")
+    words = ("plan", "--select", f"debian12-*-{OLD}")
+    with dockerregistry.registry(site.folder / "registry") as registry:
+        # this machine too, by an address that nobody takes for the loopback
+        place = f"{registry.replace('127.0.0.1', '0.0.0.0')}/site"
+        status, told = site.run(*words, "--registry", f"http://{place}")
+        assert (status, "1 build" in told) == (0, True), told
+        status, told = site.run(*words, "--registry", place)
+        assert (status, "1 unknown" in told) == (75, True), told
+
+
+@pytest.mark.skipif(bool(missing("docker-registry")), reason="docker-registry is not installed")
 def test_a_driver_image_is_pinned_where_it_holds_the_driver_and_kept_when_its_registry_is_away(
     site: Site,
 ) -> None:

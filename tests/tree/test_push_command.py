@@ -21,11 +21,11 @@ JIT = "debian12-amd64-535.261.03-jit"
 @pytest.mark.parametrize(
     "words", [["push"], ["plan"], ["build"], ["explain", JIT]], ids=lambda words: words[0]
 )
-def test_a_registry_with_a_scheme_is_told_how_to_write_it(
+def test_a_registry_with_a_scheme_that_no_registry_has_is_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, "--registry", "http://registry.site/nvidia"]) == 64
-    assert "write HOST[:PORT]/PATH without it: registry.site/nvidia" in capsys.readouterr().err
+    assert run([*words, "--registry", "docker://registry.site/nvidia"]) == 64
+    assert "has another scheme than http:// and https://" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["plan", "generate", "build", "push"])
@@ -47,6 +47,8 @@ def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
     assert immutable.startswith("535.261.03-debian12-r")
     assert alias == "535.261.03-debian12"
     assert text == f"{JIT}: registry.site/nvidia/driver:{immutable}, alias {alias}\n"
+    words[words.index("registry.site/nvidia")] = "http://registry.site/nvidia/"
+    assert CliRunner().invoke(cli, words, catch_exceptions=False).output == text
 
 
 def test_a_cell_that_cannot_be_had_is_told_with_its_verdict(

@@ -266,6 +266,11 @@ def test_a_builder_is_named_and_pushes_what_it_builds() -> None:
         *("--set", "a.output=type=image,push=true,push-by-digest=true,name-canonical=true"),
         *("--metadata-file", f"{JOB.log.with_suffix('.pushed.json')}", "a"),
     ]
+    plain = bake_command(pushed, environment={}, builder="farm", plain_http=["registry.site"])
+    assert "name-canonical=true,registry.insecure=true" in plain[plain.index("--metadata-file") - 1]
+    assert bake_command(pushed, environment={}, plain_http=["other.site"]) == bake_command(
+        pushed, environment={}
+    )
 
 
 def test_buildahs_command_line_is_made_from_the_bake_files_target() -> None:

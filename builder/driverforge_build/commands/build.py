@@ -138,7 +138,7 @@ def command(
     times_path: Path | None,
     signing: SigningWords,
     entitlement: Path | None,
-    registry: str | None,
+    registry: options.Registry | None,
     engine_name: str,
     builders: tuple[str, ...],
     pushing: bool,
@@ -193,7 +193,7 @@ def command(
     if plan_only:
         done = Built(contexts=prepared.toolkits)
     else:
-        engines = adapters.engines(engine_name, builders, keeps=not (pushing and builders))
+        engines = adapters.engines(engine_name, builders, keeps=not (pushing and builders), registry=registry)
         entitled = {
             (cell.os.id, cell.arch): cell.os
             for cell in prepared.plan.to_build()

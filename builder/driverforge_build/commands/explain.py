@@ -20,7 +20,7 @@ def command(
     *,
     cell: str,
     given: Given,
-    registry: str | None,
+    registry: options.Registry | None,
     as_json: bool,
 ) -> int:
     """Show the evidence behind CELL's verdict.
@@ -47,7 +47,8 @@ def command(
         from driverforge_build.render.context import driver_contexts
 
         (context,) = driver_contexts([planned.rows[0].cell], known.lock, given=given)
-        stands = standing(adapters.asking_client(as_json=as_json), registry, context)
+        client = adapters.asking_client(as_json=as_json, plain_http=registry.plain_hosts)
+        stands = standing(client, registry.place, context)
     if as_json:
         told = document(found, verdict, known.matrix, known.lock, given.bases)
         say(json.dumps({**told, "standing": stands}, indent=1))

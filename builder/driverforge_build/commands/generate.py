@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def command(
     *,
     selection: Selection,
-    registry: str | None,
+    registry: options.Registry | None,
     vcs_ref: str,
     output: Path,
     plan_only: bool,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--registry",
     required=True,
-    metavar="HOST[:PORT]/PATH",
+    metavar=options.REGISTRY,
     callback=options.check_registry,
     help="Where the images are: HOST[:PORT]/PATH/driver:TAG.",
 )
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def command(
     *,
     selection: Selection,
-    registry: str,
+    registry: options.Registry,
     covered: Path | None,
     tested: tuple[str, ...],
     attested: bool,

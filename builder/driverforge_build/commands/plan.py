@@ -61,7 +61,7 @@ _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "ye
 def command(
     *,
     selection: Selection,
-    registry: str | None,
+    registry: options.Registry | None,
     github: bool,
     gitlab: str | None,
     shards_dir: Path | None,

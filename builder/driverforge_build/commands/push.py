@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--registry",
     required=True,
-    metavar="HOST[:PORT]/PATH",
+    metavar=options.REGISTRY,
     callback=options.check_registry,
     help="Where to: images are HOST[:PORT]/PATH/driver:TAG.",
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def command(
     *,
     selection: Selection,
-    registry: str,
+    registry: options.Registry,
     engine_name: str,
     attest: adapters.Attest | None,
     plan_only: bool,
@@ -74,9 +74,9 @@ def command(
         say(f"to run: {run}", err=True)
     impossible = exit_status(prepared.plan, (), unwanted)
     if plan_only:
-        _print_plan(contexts, registry, as_json=as_json)
+        _print_plan(contexts, registry.place, as_json=as_json)
         return impossible
-    engine = adapters.engine(engine_name)
+    engine = adapters.engine(engine_name, registry)
     engine.check()
     publisher = adapters.publisher(registry, engine, prepared, as_json=as_json, attest=attest)
     reports, errors = push_all(

@@ -55,7 +55,7 @@ from driverforge_build.commands.shared.signoptions import attest_options
 )
 @click.option(
     "--registry",
-    metavar="HOST[:PORT]/PATH",
+    metavar=options.REGISTRY,
     callback=options.check_registry,
     help="With --attest and --pull, where the images are: HOST[:PORT]/PATH/driver:TAG.",
 )
@@ -82,7 +82,7 @@ def command(
     shells: dict[str, str],
     junit: Path | None,
     attestations: Path | None,
-    registry: str | None,
+    registry: options.Registry | None,
     pulling: bool,
     attest: adapters.Attest | None,
     as_json: bool,

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,18 @@ _STEP = re.compile(r"(?:\[\d+/\d+\] )?STEP (?P<number>\d+)/(?P<count>\d+): (?P<w
 
 
 class Buildah:
-    """`program` is 'podman' or 'buildah'. `login_for` is asked for the login that a push needs."""
+    """`program` is 'podman' or 'buildah'. `login_for` is asked for the login that a push needs.
+
+    `plain_http` are registries without TLS.
+    """
 
     makes_images = True
 
-    def __init__(self, program: str, login_for: LoginFor = nobody) -> None:
+    def __init__(
+        self, program: str, login_for: LoginFor = nobody, *, plain_http: Collection[str] = ()
+    ) -> None:
         self._program = program
+        self._plain_http = plain_http
         self._login_for = login_for
 
     def check(self) -> str:
@@ -94,7 +100,7 @@ class Buildah:
         with _login_file(to, self._login_for(to.host, to.repository)) as login:
             # docker takes the loopback for a registry without TLS, and so do we
             host = urlsplit(f"//{to.host}").hostname or ""
-            plain = ["--tls-verify=false"] if is_loopback(host) else []
+            plain = ["--tls-verify=false"] if is_loopback(host) or to.host in self._plain_http else []
             words = [self._program, "push", *login, *plain, reference, f"docker://{to}"]
             status, said = process.output(words, patience=PUSH_S)
         if status:

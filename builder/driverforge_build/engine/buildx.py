@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from driverforge_build.engine import process, store
@@ -43,12 +43,21 @@ class Buildx:
 
     `login_for` is asked for the login that a push needs. `builder` is the name of a builder. `keeps`: whether
     images go into the engine's store; if not, and a builder does the work, no engine needs to be there.
+    `plain_http` are registries without TLS that a builder may push to; an engine knows its own.
     """
 
     makes_images = True
 
-    def __init__(self, login_for: LoginFor = nobody, *, builder: str = "", keeps: bool = True) -> None:
+    def __init__(
+        self,
+        login_for: LoginFor = nobody,
+        *,
+        builder: str = "",
+        keeps: bool = True,
+        plain_http: Collection[str] = (),
+    ) -> None:
         self._login_for = login_for
+        self._plain_http = plain_http
         self._builder = builder
         self._keeps = keeps
 
@@ -101,7 +110,7 @@ class Buildx:
                 progress("exporting layers")
 
         process.run_logged(
-            bake_command(job, environment=os.environ, builder=self._builder),
+            bake_command(job, environment=os.environ, builder=self._builder, plain_http=self._plain_http),
             log=job.log,
             cwd=job.bake_file.parent,
             environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
@@ -152,7 +161,13 @@ def require_version(what: str, version: str, oldest: tuple[int, int], *, resolut
         )
 
 
-def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str = "") -> list[str]:
+def bake_command(
+    job: BuildJob,
+    *,
+    environment: Mapping[str, str],
+    builder: str = "",
+    plain_http: Collection[str] = (),
+) -> list[str]:
     """The command line of one build: the image is loaded into the engine's store, or pushed.
 
     Values of proxy variables are not in it: bake reads them from the environment.
@@ -161,7 +176,7 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
     return [
         *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain"),
         *(["--builder", builder] if builder else []),
-        *_result(job),
+        *_result(job, plain_http),
         *(["--no-cache"] if job.no_cache else []),
         *(part for name in proxies for part in ("--set", f"*.args.{name}")),
         *(
@@ -184,7 +199,7 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
     ]
 
 
-def _result(job: BuildJob) -> list[str]:
+def _result(job: BuildJob, plain_http: Collection[str]) -> list[str]:
     """Where the result goes: into a folder, to a registry, or into the engine's store."""
     if job.output:
         to = f"type=local,dest={job.output}"
@@ -192,8 +207,10 @@ def _result(job: BuildJob) -> list[str]:
         return [*words, f"--allow=fs.write={job.output}"]
     if job.remote:
         # without a tag: another builder may have written it meanwhile, and it is written once
-        words = ["--set", f"{job.target}.tags={Reference.parse(job.remote).name}"]
+        remote = Reference.parse(job.remote)
+        words = ["--set", f"{job.target}.tags={remote.name}"]
         to = "type=image,push=true,push-by-digest=true,name-canonical=true"
+        to += ",registry.insecure=true" if remote.host in plain_http else ""
         return [*words, "--set", f"{job.target}.output={to}", "--metadata-file", str(_pushed_file(job))]
     return ["--load"]
 

@@ -164,6 +164,13 @@ def _refused(remote: Reference, problem: str, done: str = "pushed") -> Driverfor
     if any(word in problem.lower() for word in ("unauthorized", "denied", "authentication")):
         kind: type[DriverforgeError] = NotPermitted
         advice = f"docker login {remote.host}"
+    elif "server gave HTTP response to HTTPS client" in problem:
+        kind = CommandFailed
+        # the daemon decides by itself which registries may have no TLS
+        advice = (
+            f'put "insecure-registries": ["{remote.host}"] into the daemon.json of the docker daemon and '
+        )
+        advice += "restart it; or push by a builder (--builder) or podman, with --registry http://…"
     else:
         kind = TemporaryFailure if passes(problem) else CommandFailed
         advice = "see the registry's own log, and run the same command again"

@@ -33,7 +33,7 @@ class Target:
     @classmethod
     def parse(cls, text: str, paths: Paths) -> Target:
         """From '[http://]HOST[:PORT][/PATH]'. InputError for what is no registry."""
-        bare, plain = _without_scheme(text)
+        bare, plain = without_scheme(text)
         host, _, path = bare.partition("/")
         target = cls(host=host, path=path, paths=paths, plain=plain)
         if Reference.parse(target.place(Reference.parse("nvcr.io/nvidia/driver:1")).name).host != host:
@@ -88,14 +88,14 @@ class Sources:
     @classmethod
     def parse(cls, named: Mapping[str, str]) -> Sources:
         """From HOST[/PATH] → [http://]HOST[:PORT][/PATH]."""
-        found = {above: _without_scheme(text) for above, text in named.items()}
+        found = {above: without_scheme(text) for above, text in named.items()}
         return cls(
             places={above: bare for above, (bare, _) in found.items()},
             plain_hosts=tuple(bare.partition("/")[0] for bare, plain in found.values() if plain),
         )
 
 
-def _without_scheme(text: str) -> tuple[str, bool]:
+def without_scheme(text: str) -> tuple[str, bool]:
     """HOST[:PORT][/PATH], and whether it has no TLS."""
     return text.removeprefix("http://").removeprefix("https://").rstrip("/"), text.startswith("http://")
 

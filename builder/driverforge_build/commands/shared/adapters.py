@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.app.prepare import Prepared
     from driverforge_build.attest.attach import Attaching
+    from driverforge_build.commands.shared.options import Registry
     from driverforge_build.discover.settings import Settings
     from driverforge_build.discover.subscription import Subscription
     from driverforge_build.fetch.fetcher import Fetcher
@@ -39,27 +40,32 @@ _SILENCE_S = 10.0
 """More than a pause of a registry at work, less than the 30 s that an answer is waited for."""
 
 
-def engine(name: str = "docker") -> Engine:
-    """The engine of that name, its images in its own store."""
-    return engines(name)[0]
+def engine(name: str = "docker", registry: Registry | None = None) -> Engine:
+    """The engine of that name, its images in its own store; it may push to `registry`."""
+    return engines(name, registry=registry)[0]
 
 
-def engines(name: str, builders: Sequence[str] = (), *, keeps: bool = True) -> tuple[Engine, ...]:
-    """One engine, or one for each of buildx's builders.
+def engines(
+    name: str, builders: Sequence[str] = (), *, keeps: bool = True, registry: Registry | None = None
+) -> tuple[Engine, ...]:
+    """One engine, or one for each of buildx's builders, which may push to `registry`.
 
     `keeps`: whether images go into the engine's store.
     """
+    plain = registry.plain_hosts if registry else ()
     if name == "docker":
         from driverforge_build.engine.buildx import Buildx
 
-        return tuple(Buildx(_logins(), builder=builder, keeps=keeps) for builder in builders or ("",))
+        return tuple(
+            Buildx(_logins(), builder=builder, keeps=keeps, plain_http=plain) for builder in builders or ("",)
+        )
     if name == "nop":
         from driverforge_build.engine.nop import Nop
 
         return (Nop(),)
     from driverforge_build.engine.buildah import Buildah
 
-    return (Buildah(name, _logins()),)
+    return (Buildah(name, _logins(), plain_http=plain),)
 
 
 def discovery(
@@ -126,12 +132,14 @@ def registry_client(*, as_json: bool = False, plain_http: Sequence[str] = ()) ->
     return _client(_telling(as_json=as_json), plain_http)
 
 
-def asking_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClient:
+def asking_client(
+    *, as_json: bool = False, attempts: int = 5, plain_http: Sequence[str] = ()
+) -> RegistryClient:
     """As `registry_client`, for what a command can do without: a registry that is silent is asked once.
 
     A request whose connection breaks is made `attempts` times.
     """
-    return _client(replace(_telling(as_json=as_json), attempts=attempts, silence=_SILENCE_S), ())
+    return _client(replace(_telling(as_json=as_json), attempts=attempts, silence=_SILENCE_S), plain_http)
 
 
 def _telling(*, as_json: bool) -> Retrying:
@@ -172,14 +180,14 @@ def _client(transport: Transport, plain_http: Sequence[str]) -> RegistryClient:
 
 
 def publisher(
-    registry: str, engine: Engine, prepared: Prepared, *, as_json: bool, attest: Attest | None = None
+    registry: Registry, engine: Engine, prepared: Prepared, *, as_json: bool, attest: Attest | None = None
 ) -> Publisher:
     """What brings the images of a plan to a registry, and there attaches what `attest` says."""
     from driverforge_build.publish.upload import Publisher
 
-    client = registry_client(as_json=as_json)
+    client = registry_client(as_json=as_json, plain_http=registry.plain_hosts)
     return Publisher(
-        registry=registry,
+        registry=registry.place,
         engine=engine,
         client=client,
         given=prepared.given,
@@ -268,7 +276,7 @@ def _each_once(tell: Callable[[str, float], object]) -> Callable[[str, float], N
 
 
 def lookup_in(
-    registry: str | None, given: Given, *, as_json: bool = False, patient: bool = False
+    registry: Registry | None, given: Given, *, as_json: bool = False, patient: bool = False
 ) -> LookupFor | None:
     """How a plan asks a registry for its images; None where the user named no registry.
 
@@ -280,7 +288,8 @@ def lookup_in(
     from driverforge_build.publish.lookup import image_lookup
 
     client = registry_client if patient else asking_client
-    return lambda lock: image_lookup(client(as_json=as_json), registry, lock, given)
+    plain = registry.plain_hosts
+    return lambda lock: image_lookup(client(as_json=as_json, plain_http=plain), registry.place, lock, given)
 
 
 def default_cache() -> Path:

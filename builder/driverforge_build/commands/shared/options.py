@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Command = Callable[..., object]
 Option = Callable[[Command], Command]
 """What a decorator of click's is to a command."""
+REGISTRY = "[http://]HOST[:PORT]/PATH"
 
 
 def gathered(name: str, kind: Callable[..., object], *options: Option) -> Option:
@@ -232,13 +233,29 @@ report_options = gathered(
 )
 
 
-def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """A click callback: an address with a scheme is what people paste first."""
-    if value is not None and "://" in value:
-        raise click.BadParameter(
-            f"{value!r} has a scheme; write HOST[:PORT]/PATH without it: {value.partition('://')[2]}"
-        )
-    return value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """Where images are, HOST[:PORT]/PATH; `plain`: its host has no TLS."""
+
+    place: str
+    plain: bool = False
+
+    @property
+    def plain_hosts(self) -> tuple[str, ...]:
+        """Its host where it has no TLS: as clients and engines want to know it."""
+        return (self.place.partition("/")[0],) if self.plain else ()
+
+
+def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> Registry | None:
+    """A click callback: 'registry.site/nvidia', with http:// before it where that has no TLS."""
+    if value is None:
+        return None
+    from driverforge_mirror.lists.target import without_scheme
+
+    place, plain = without_scheme(value)
+    if "://" in place:
+        raise click.BadParameter(f"{value!r} has another scheme than http:// and https://")
+    return Registry(place=place, plain=plain)
 
 
 def check_repository(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -264,9 +281,9 @@ def check_repositories(
 
 registry_option = click.option(
     "--registry",
-    metavar="HOST[:PORT]/PATH",
+    metavar=REGISTRY,
     callback=check_registry,
-    help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.",
+    help="Where to look for images: HOST[:PORT]/PATH/driver:TAG; http:// where it has no TLS.",
 )
 cache_option = click.option(
     "--cache-dir",
