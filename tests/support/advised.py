@@ -50,3 +50,23 @@ def pieces(text: str) -> Iterator[str]:
             yield from filter(None, [text[start:at].strip()])
             start = at + 1
     yield from filter(None, [text[start:].strip()])
+
+
+def texts(source: str) -> Iterator[str]:
+    """The texts of a module, without its docstrings; what an f-string fills in is X."""
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    kinds = (ast.Module, ast.FunctionDef, ast.ClassDef)
+    skipped = {
+        id(first.value)
+        for node in nodes
+        if isinstance(node, kinds)
+        for first in node.body[:1]
+        if isinstance(first, ast.Expr)
+    }
+    skipped |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.value

@@ -6,11 +6,11 @@ That each does what it is named for is run where it can be (`tests/tree/test_doc
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.advised import texts
 from support.commandtree import Command, programs
 
 TOP = Path(__file__).resolve().parents[2]
@@ -58,24 +58,6 @@ def _unknown_word(here: Command, path: list[str], rest: list[str]) -> list[str]:
 def _unknown_options(here: Command, program: str, rest: list[str]) -> list[str]:
     named = [option[0] for word in rest if (option := OPTION.match(word))]
     return [name for name in named if name not in here.names | PROGRAMS[program].names]
-
-
-def texts(source: str) -> Iterator[str]:
-    """The texts of a module, without its docstrings; what an f-string fills in is X."""
-    tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
-    kinds = (ast.Module, ast.FunctionDef, ast.ClassDef)
-    skipped = {id(node.body[0].value) for node in nodes if isinstance(node, kinds) and _has_docstring(node)}
-    skipped |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-            yield node.value
-
-
-def _has_docstring(node: ast.Module | ast.FunctionDef | ast.ClassDef) -> bool:
-    return bool(node.body) and isinstance(node.body[0], ast.Expr)
 
 
 def test_every_command_that_a_message_names_is_there() -> None:

@@ -285,14 +285,15 @@ def _workloads(installation: Installation) -> Iterator[Finding]:
     asked = {name: node.labels.get(nodekeys.WORKLOAD, "") for name, node in sight.nodes.items() if node.gpu}
     wrong = {name: value for name, value in asked.items() if value and value not in nodekeys.WORKLOADS}
     if wrong:
-        name, known = min(wrong), "|".join(nodekeys.WORKLOADS)
+        name, usual = min(wrong), str(sandbox.get("defaultWorkload") or nodekeys.WORKLOADS[0])
+        others = " or ".join(value for value in nodekeys.WORKLOADS if value != usual)
         have = "has" if len(wrong) == 1 else "have"
         yield Finding(
             what=f"{_counted(wrong, 'node')} {have} an unknown {nodekeys.WORKLOAD}",
             evidence=_first([f"{name}: {value}" for name, value in sorted(wrong.items())]),
             cause="workload-unknown",
             told="they get sandboxWorkloads.defaultWorkload as if they had no such label",
-            command=f"kubectl label node {name} --overwrite {nodekeys.WORKLOAD}=<{known}>",
+            command=f"kubectl label node {name} --overwrite {nodekeys.WORKLOAD}={usual}  # or {others}",
         )
 
 
