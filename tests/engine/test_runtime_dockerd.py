@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import InputError, Unsupported
+from driverforge_host.adapters.real import real_host
 from support.machines.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
 from support.skipping import provided
@@ -48,18 +50,53 @@ def test_the_default_runtime_comes_and_goes(node: RuntimeNode) -> None:
     assert node.config.read_text() == "{}\n"
 
 
+def start_with(node: RuntimeNode, options: str) -> None:
+    """Have it run with more options, as a drop-in of its unit gives them."""
+    node.start("{}\n")
+    node.stop()
+    (node.home / "pid").unlink()
+    script = node.home / "restart"
+    script.write_text(script.read_text().replace("--bridge none", f"--bridge none {options}"))
+    run(script)
+    until(lambda: node.answers() is not None, "docker", timeout=60, log=node.log)
+    (node.home / "restarts").unlink()
+
+
+@pytest.mark.parametrize("node", ["sid"], ids=["28"], indirect=True)
+def test_runtimes_of_the_command_line_stay_since_it_restarts(node: RuntimeNode) -> None:
+    """A reload with runtimes in the file loses those of the command line."""
+    start_with(node, "--add-runtime foreign=/usr/bin/foreign --add-runtime=nvidia=/usr/bin/theirs")
+    before = node.handlers()
+    assert (before["foreign"], before["nvidia"]) == ("/usr/bin/foreign", "/usr/bin/theirs")
+    node.driverctl("apply")
+    assert (node.handlers(), node.restarts()) == ({**before, **PROGRAMS}, 1)
+    node.driverctl("apply")
+    assert node.restarts() == 1
+    node.driverctl("revert")
+    assert (node.handlers(), node.config.read_text()) == (before, "{}\n")
+
+
+@pytest.mark.parametrize("node", ["sid"], ids=["28"], indirect=True)
+def test_what_nobody_could_revert_is_refused_before(node: RuntimeNode) -> None:
+    """It takes handlers over at a reload, and does not forget them by one."""
+    node.start("{}\n")
+    before = node.snapshot()
+    words = [
+        word for word in node.words("apply") if word not in ("--restart-command", f"{node.home}/restart")
+    ]
+    with pytest.raises(Unsupported, match="does not know how to restart it") as caught:
+        cli.run(words, real_host)
+    assert caught.value.details[0] == "a revert of this change needs a restart of docker"
+    assert (node.snapshot(), node.journal.exists()) == (before, False)
+    assert set(NAMES).isdisjoint(node.handlers())
+
+
 def test_an_option_of_the_command_line_that_forbids_the_change_is_seen_before(node: RuntimeNode) -> None:
     """docker does not start with a key that is in the file and an option as well: its own program says so
     before anything is written.
     """
-    node.start("{}\n")
+    start_with(node, "--default-runtime runc")
     before = node.snapshot()
-    node.stop()
-    (node.home / "pid").unlink()
-    script = node.home / "restart"
-    script.write_text(script.read_text().replace("--bridge none", "--bridge none --default-runtime runc"))
-    run(script)
-    until(lambda: node.answers() is not None, "docker", timeout=60, log=node.log)
     with pytest.raises(InputError) as caught:
         node.driverctl("apply", "--default")
     assert "default-runtime" in caught.value.render()

@@ -14,10 +14,15 @@ import pytest
 from driverforge_core.errors import Unavailable, Unsupported, UsageError
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.find import selection
+from driverforge_toolkit.runtime.find.cri import RuntimeStatus
 from driverforge_toolkit.runtime.model import RuntimeKind, Supervisor
 from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_toolkit.runtime.transaction import change, plans, runtime_status
-from driverforge_toolkit.runtime.transaction.activation import activation_text, check_activation
+from driverforge_toolkit.runtime.transaction.activation import (
+    activation_text,
+    check_activation,
+    status_problems,
+)
 from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
@@ -164,6 +169,14 @@ def test_a_hang_up_restarts_what_it_ends(bench: Bench, kind: RuntimeKind, text: 
         return
     with pytest.raises(Unsupported, match="this crio is not run by systemd"):
         check_activation(plan, system)
+
+
+def test_a_handler_of_others_that_is_gone_afterwards_is_no_success(bench: Bench) -> None:
+    plan = plans.revert_plan(bench.system)
+    assert plan is not None
+    status = RuntimeStatus(pid=5, name="docker", version="28.5.2", handlers={"runc": "runc"})
+    plan = replace(plan, activation="none", absent=(), others=("runc", "foreign"))
+    assert status_problems(plan, status) == ["it lost the handler foreign"]
 
 
 def test_what_nobody_can_restart_is_not_changed(bench: Bench) -> None:

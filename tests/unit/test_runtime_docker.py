@@ -207,3 +207,25 @@ def test_low_level_runtimes_are_never_nvidias() -> None:
         "/m",
         "runc",
     )
+
+
+@pytest.mark.parametrize(
+    ("document", "options", "expected"),
+    [
+        ({"a": 1}, ["-H", "unix:///x"], {}),
+        ({}, ["--add-runtime", "x=/x", "--add-runtime=y=/y=z"], {"x": "/x", "y": "/y=z"}),
+        ({"runtimes": {"x": {"path": "/ours"}}}, ["--add-runtime=x=/x"], {"x": "/ours"}),
+        ({"runtimes": {"y": {"path": "/y"}}}, ["--add-runtime=x=/x"], {"x": "/x", "y": "/y"}),
+    ],
+)
+def test_runtimes_of_the_command_line_are_seen_below_those_of_the_file(
+    document: dict[str, object], options: list[str], expected: dict[str, object]
+) -> None:
+    view = docker.with_options(document, options)
+    assert docker.handlers(view) == expected
+    assert {**view, "runtimes": 0} == {**document, "runtimes": 0}
+    named = docker.with_options(document, [*options, "--default-runtime", "y"])
+    assert named["default-runtime"] == "y"
+    site = {"default-runtime": "x"}
+    missing = docker.unservable(docker.with_options({**document, **site}, options))
+    assert bool(missing) is ("x" not in expected)

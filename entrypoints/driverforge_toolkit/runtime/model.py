@@ -92,6 +92,7 @@ class RuntimeDaemon:
     config: NodePath  # the root file
     drop_in: NodePath  # the file that is ours; '' for docker, which has none
     supervisor: Supervisor
+    reloads: bool = False  # a SIGHUP makes it read its file again, and costs nothing that is not in there
     folder: NodePath = ROOT_FOLDER  # its working folder
     # what else is in the drop-in's folder, and not read by it: that must not come into force with ours
     beside: tuple[NodePath, ...] = ()

@@ -6,11 +6,12 @@ has no drop-in: its configuration is this file and its options.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from driverforge_core.errors import InputError
 from driverforge_toolkit.runtime import nvidia_handlers
 from driverforge_toolkit.runtime.backends.threeway import all_of_them, undo
+from driverforge_toolkit.runtime.find.procfs import option_value, option_values
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents
 from driverforge_toolkit.runtime.formats.values import REMOVED, Change, KeyPath, leaves, lookup, same
 from driverforge_toolkit.runtime.model import Activation, Handler, RuntimeDaemon, Undone, WantedHandlers
@@ -81,6 +82,21 @@ def check(config: Mapping[str, object], name: str) -> None:
             details=problems,
             resolution="repair the file (`dockerd --validate` checks it); nothing was changed",
         )
+
+
+def with_options(document: Mapping[str, object], options: Sequence[str]) -> dict[str, object]:
+    """What a document and the options of dockerd's command line say together.
+
+    Runtimes come from both, and the document's win; of a default runtime, only one of them may speak.
+    """
+    named = dict(value.partition("=")[::2] for value in option_values(options, ("--add-runtime",)))
+    found = {name: {"path": path} for name, path in named.items()}
+    runtimes, whole = document.get(RUNTIMES, {}), dict(document)
+    if found and isinstance(runtimes, Mapping):
+        whole[RUNTIMES] = {**found, **runtimes}
+    if default := option_value(options, (f"--{DEFAULT}",)):
+        whole[DEFAULT] = default
+    return whole
 
 
 def undone(current: ConfigFile, *, original: bytes | None, written: bytes | None) -> Undone:

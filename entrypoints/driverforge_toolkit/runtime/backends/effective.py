@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from driverforge_core.errors import InputError
 from driverforge_host.ports import Host, Result
-from driverforge_toolkit.runtime.backends import config_files, crio, imports
+from driverforge_toolkit.runtime.backends import config_files, crio, docker, imports
 from driverforge_toolkit.runtime.backends.candidates import Copier, candidate_folder
 from driverforge_toolkit.runtime.find.daemon import enter
 from driverforge_toolkit.runtime.find.procfs import option_value, option_values, options_of
@@ -89,10 +89,10 @@ def _printed(shown: Result) -> dict[str, object]:
 
 def _docker(host: Host, daemon: RuntimeDaemon, files: Contents) -> Mapping[str, object]:
     data, document = data_of(files, daemon.config), values_of(files, daemon.config)
-    if data is None:
-        return {}
     # its other options count: one that is in the file as well makes it refuse to start
     options = [word for word in options_of(host.node, daemon.pid) if word != "--validate"]
+    if data is None:
+        return docker.with_options(document, options)
     named = option_value(options, ("--config-file",))
     options = [word for word in options if word not in ("--config-file", named, f"--config-file={named}")]
     with candidate_folder(host) as folder:
@@ -100,7 +100,7 @@ def _docker(host: Host, daemon: RuntimeDaemon, files: Contents) -> Mapping[str, 
         shown = _run(host, daemon, *options, "--validate", "--config-file", f"{folder}/daemon.json")
     if "unknown flag: --validate" not in shown.stderr:  # docker before 23
         _accepted(shown, daemon)
-    return document
+    return docker.with_options(document, options)
 
 
 def _run(host: Host, daemon: RuntimeDaemon, *words: str) -> Result:

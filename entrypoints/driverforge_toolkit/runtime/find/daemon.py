@@ -14,6 +14,7 @@ from driverforge_toolkit.runtime.find.procfs import (
     absolute_path,
     command_of,
     option_value,
+    option_values,
     options_of,
     program_name,
     variable_of,
@@ -110,6 +111,8 @@ def daemon_behind(host: Host, sockets: Sockets, socket: NodePath, request: Runti
         config=config,
         drop_in=NodePath(drop_in),
         supervisor=found,
+        # runtimes of its command line are gone after a SIGHUP, once the file has any (dockerd 26, 28)
+        reloads=process.kind == "docker" and not option_values(process.command, ("--add-runtime",)),
         folder=NodePath(host.node.resolve(f"/proc/{pid}/cwd")),
     )
     text = version_text(host, daemon)

@@ -37,10 +37,14 @@ def activation_text(plan: ChangePlan, system: RuntimeSystem) -> str:
 
 
 def check_activation(plan: ChangePlan, system: RuntimeSystem) -> None:
-    """Raises Unsupported if the daemon has to be restarted and nobody could do that."""
+    """Raises Unsupported if the daemon has to be restarted and nobody could do that.
+
+    Also if that is so of a revert alone, which would be too late to say then: docker takes handlers over at a
+    reload, and does not forget them by one.
+    """
     request = system.request
     if (
-        plan.activation != "restart"
+        "restart" not in (plan.activation, plan.undo)
         or request.restart_command
         or request.restart_mode == "none"
         or system.unit(plan.daemon)
@@ -55,17 +59,18 @@ def check_activation(plan: ChangePlan, system: RuntimeSystem) -> None:
             resolution="give the command that starts it with --restart-command, or --restart-mode none to "
             "have only its files put back; nothing was changed",
         )
+    later = (f"a revert of this change needs a restart of {plan.daemon.kind}",)
     raise Unsupported(
         f"this {plan.daemon.kind} is not run by systemd, so driverctl does not know how to restart it",
-        details=plan.daemon.evidence,
+        details=(*(later if plan.activation != "restart" else ()), *plan.daemon.evidence),
         resolution="give the command that restarts it on this node with --restart-command; nothing was "
         "changed",
     )
 
 
 def _ends_of_a_hang_up(plan: ChangePlan) -> bool:
-    """Whether a SIGHUP ends the daemon, so that whoever watches it starts it anew. CRI-O goes on."""
-    return plan.daemon.pid != 0 and plan.daemon.kind != "crio"
+    """Whether a SIGHUP ends the daemon, so that whoever watches it starts it anew. Others go on."""
+    return plan.daemon.pid != 0 and plan.daemon.kind == "containerd"
 
 
 def restart_shell(plan: ChangePlan, system: RuntimeSystem) -> str:
@@ -169,6 +174,7 @@ def status_problems(plan: ChangePlan, status: cri.RuntimeStatus) -> list[str]:
     ]
     wrong += [f"it does not report the handler {handler}" for handler in missing]
     wrong += [f"it still reports the handler {name}" for name in plan.absent if name in status.handlers]
+    wrong += [f"it lost the handler {name}" for name in plan.others if name not in status.handlers]
     if plan.default and status.default and status.default != plan.default:
         wrong.append(f"its default handler is {status.default}, not {plan.default}")
     return wrong

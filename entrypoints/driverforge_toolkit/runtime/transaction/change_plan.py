@@ -71,6 +71,8 @@ class ChangePlan:
     activation: Activation
     why: str  # of the activation
     present: tuple[tuple[str, str], ...] = ()  # handlers (name, program) that the daemon shall report then
+    undo: Activation = "none"  # what a revert of it will need
+    others: tuple[str, ...] = ()  # handlers besides `present` that it reports now, and shall go on to report
     absent: tuple[str, ...] = ()  # handlers that it shall not report
     default: str = ""  # the default handler that it shall report, '' for any
     keep: bool = True  # whether a journal entry stays: not after a revert

@@ -96,7 +96,9 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         effective=effective_lines(now, after),
         activation=activation,
         why=why,
+        undo="none" if activation == "none" else _activation(seen, after, clean, missed="none")[0],
         present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
+        others=_others(status, seen.edit.handlers(after), wanted) if daemon.kind == "docker" else (),
         default=wanted.default,
         notes=(
             *filter(None, [selection.contradiction(host, daemon, system.request)]),
@@ -108,6 +110,14 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         ),
         read=seen.disk,
     )
+
+
+def _others(
+    status: cri.RuntimeStatus | None, after: Mapping[str, str], wanted: WantedHandlers
+) -> tuple[str, ...]:
+    """The handlers besides those of `wanted` that the daemon reports now, and shall report `after`."""
+    reported = status.handlers if status else {}
+    return tuple(name for name in reported if name in after and name not in wanted.names)
 
 
 def _status(
@@ -166,6 +176,8 @@ def _activation(
 ) -> tuple[Activation, str]:
     """What the daemon needs to go from `now` to `after`, and why; at least what it `missed` earlier."""
     activation = seen.edit.activation(now, after)
+    if activation == "reload":
+        activation = _again(seen.daemon)
     if journal.ACTIVATIONS.index(missed) > journal.ACTIVATIONS.index(activation):
         return missed, "an earlier change was not finished, and the daemon may run without it"
     return (
@@ -191,8 +203,8 @@ def _missed(seen: ObservedRuntime, *, taken_back: bool = False) -> Activation:
 
 
 def _again(daemon: RuntimeDaemon) -> Activation:
-    """What makes the daemon read its files again: as little as its kind allows."""
-    return "reload" if daemon.kind == "docker" else "restart"
+    """What makes the daemon read its files again: as little as it allows."""
+    return "reload" if daemon.reloads else "restart"
 
 
 def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | None:
@@ -373,7 +385,7 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
             details=[describe(path, *pair) for path, pair in foreign.items()],
             resolution="nothing was changed; take them out by hand",
         )
-    activation = seen.edit.activation(now, after)
+    activation, why = _activation(seen, now, after, missed="none")
     news = check_restart(host, seen, activation, (planned, after), (seen.disk, now))
     left = [name for name in found if name in seen.edit.handlers(after)]
     stripped = replace(seen, base=planned)
@@ -383,7 +395,7 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
         entry=entry_of(host, stripped, files),
         effective=effective_lines(now, after),
         activation=activation,
-        why="the effective configuration changes",
+        why=why,
         keep=False,
         absent=tuple(name for name in found if name not in left),
         notes=(
