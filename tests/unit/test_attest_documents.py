@@ -145,8 +145,11 @@ def test_the_sbom_has_what_is_in_the_image_and_not_what_built_it() -> None:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_sbom_has_the_python_packages_of_the_images_library(key: str) -> None:
+    library = "root/opt/driverforge/lib/"
     held = {
-        path.split("/")[1].removesuffix(".py") for path in context(key).entries if path.startswith("lib/")
+        path.removeprefix(library).partition("/")[0].removesuffix(".py")
+        for path in context(key).entries
+        if path.startswith(library)
     }
     others = {distribution for name, distribution in THIRD_PARTY.items() if name in held}
     python = {part["name"] for part in bom(key)["components"] if "pkg:pypi/" in part.get("purl", "")}
