@@ -109,6 +109,20 @@ def test_new_kernels_are_told_and_nothing_is_written(site: Site) -> None:
     assert site.run("watch")[0] == 0
 
 
+def test_known_vulnerabilities_of_a_locked_driver_are_told_by_files(site: Site) -> None:
+    advisories = ("--advisories", str(Path(__file__).parents[1] / "cases/advisories"))
+    status, told = site.run("watch", *advisories)
+    assert status == 1
+    assert told == (
+        "driver 535.261.03 has 3 known vulnerabilities, the worst CVE-2026-24187 (8.8): 535.309.01 has none "
+        "of them (NVIDIA's bulletin 5821)\n"
+    )
+    found = site.document(*advisories)[1]["vulnerable"]["535.261.03"]
+    assert found[0] == {"cve": "CVE-2026-24187", "score": 8.8, "fixed": "535.309.01", "bulletin": "5821"}
+    # nothing is asked: a place that is none is refused before a mirror is
+    assert site.run("watch", "--advisories", str(site.folder / "l.json"))[0] == 65
+
+
 def test_kernels_that_are_gone_are_news_and_no_degraded_discovery(site: Site) -> None:
     publish(site.archive, site.security)
     fresh(site)

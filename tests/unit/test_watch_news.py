@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from driverforge_build.app.watch import News, TargetNews, target_news
+from driverforge_build.nvidia.advisories import Vulnerability
 from driverforge_build.ports import LastRead
+from driverforge_core.driverversion import DriverVersion
 from support.samples.locks import kernel, package, target
 
 
@@ -25,6 +27,8 @@ def test_nothing_is_no_news() -> None:
     assert not target_news(same, same)
     assert not News(since="", targets={"debian12-amd64": TargetNews()})
     assert News(since="", targets={"debian12-amd64": TargetNews(gone=("6.1.0-50",))})
+    known = Vulnerability(cve="CVE-1", score=0, fixed=DriverVersion("535.309.01"), bulletin="1")
+    assert News(since="", vulnerable={"535.261.03": (known,)})
 
 
 def test_what_was_read_is_the_repositories_and_nvidias_list() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain
+from pathlib import Path
 
 from driverforge_build.advice import Given, Selection
 from driverforge_build.lock.file import load_lock
@@ -13,6 +14,7 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.matrix.absent import why_absent
 from driverforge_build.matrix.select import select_cells
+from driverforge_build.nvidia.advisories import read_advisories
 from driverforge_build.plan.rows import (
     ImageLookup,
     Plan,
@@ -51,8 +53,10 @@ class Knowledge:
         return make_plan(cells, self.judge, self.lookup)
 
 
-def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) -> Knowledge:
-    """Read matrix and lock. Raises InputError.
+def read_knowledge(
+    selection: Selection, lookup_for: LookupFor | None = None, *, advisories: Sequence[Path] = ()
+) -> Knowledge:
+    """Read matrix and lock, and what `advisories` say of drivers. Raises InputError.
 
     `select` and `skip` stand in the advice where the lock file is missing; they choose nothing here.
     """
@@ -68,6 +72,7 @@ def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) ->
             lock,
             today=datetime.now(timezone.utc).date(),
             given=Given(matrix=given.matrix, lock=given.lock, bases=given.bases),
+            advisories=read_advisories(advisories),
         ),
         lookup=lookup_for(lock) if lookup_for else None,
     )

@@ -14,6 +14,7 @@ from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.branches import Branch
 from driverforge_build.matrix.select import check_named, mirror_os
+from driverforge_build.nvidia.advisories import NO_ADVISORIES, Advisories, Vulnerability
 from driverforge_build.nvidia.releases import Release, newest_releases
 from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
 from driverforge_build.ports import Downloads, LastRead
@@ -64,6 +65,7 @@ class News:
     drivers: tuple[DriverNews, ...] = ()
     branches: tuple[Release, ...] = ()
     ended: tuple[Branch, ...] = ()
+    vulnerable: Mapping[str, tuple[Vulnerability, ...]] = field(default_factory=dict)
     unanswered: tuple[DriverforgeError, ...] = ()
 
     @property
@@ -74,12 +76,15 @@ class News:
 
     def __bool__(self) -> bool:
         found = (*self.targets.values(), *self.problems, *self.drivers, *self.branches, *self.ended)
-        return any(found)
+        return any((*found, *self.vulnerable))
 
 
-def watch(selection: Selection, settings: Settings, downloads: Downloads) -> News:
-    """Look for what is newer than the lock; nothing is written but the cache.
+def watch(
+    selection: Selection, settings: Settings, downloads: Downloads, advisories: Advisories = NO_ADVISORIES
+) -> News:
+    """Look for what is newer than the lock, and what `advisories` say of its drivers.
 
+    Nothing is written but the cache.
     Raises UsageError, Unsupported, InputError, and what `survey` raises for a repository that answers.
     """
     given = selection.given
@@ -111,6 +116,7 @@ def watch(selection: Selection, settings: Settings, downloads: Downloads) -> New
         drivers=tuple(_newer(matrix, lock, releases)),
         branches=tuple(_unknown_branches(matrix, releases)),
         ended=tuple(_ended(matrix, lock, since=since[:7], month=f"{settings.now:%Y-%m}")),
+        vulnerable=_vulnerable([lock.targets[f"{row.id}-{arch}"] for row, arch in watched], advisories),
         unanswered=(*news.unanswered, *unanswered),
     )
 
@@ -183,6 +189,15 @@ def _unknown_branches(matrix: Matrix, releases: Mapping[str, Release]) -> Iterab
     """Branches that are newer than the matrix; the list has old ones too."""
     newest = max(int(branch.id) for branch in matrix.branches)
     return (release for release in releases.values() if release.version.branch > newest)
+
+
+def _vulnerable(
+    targets: Iterable[TargetLock], advisories: Advisories
+) -> dict[str, tuple[Vulnerability, ...]]:
+    """Known vulnerabilities of each locked driver that has some."""
+    versions = sorted({version for target in targets for version in target.drivers})
+    found = {version: advisories.of(DriverVersion(version)) for version in versions}
+    return {version: known for version, known in found.items() if known}
 
 
 def _ended(matrix: Matrix, lock: Lock, *, since: str, month: str) -> Iterable[Branch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -15,12 +16,14 @@ from driverforge_build.commands.shared.output import say
 @click.argument("cell")
 @inputs.given_options(inputs.base_option, inputs.certificate_option)
 @options.registry_option
+@options.advisories_option
 @options.json_option
 def command(
     *,
     cell: str,
     given: Given,
     registry: options.Registry | None,
+    advisories: tuple[Path, ...],
     as_json: bool,
 ) -> int:
     """Show the evidence behind CELL's verdict.
@@ -36,7 +39,8 @@ def command(
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
     from driverforge_build.verdict.verdicts import State
 
-    known = read_knowledge(Selection(given=given), adapters.lookup_in(registry, given, as_json=as_json))
+    lookup_for = adapters.lookup_in(registry, given, as_json=as_json)
+    known = read_knowledge(Selection(given=given), lookup_for, advisories=advisories)
     found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict

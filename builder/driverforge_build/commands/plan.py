@@ -55,6 +55,7 @@ _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "ye
     metavar="N",
     help="About how long a shard shall take; the shared layers count once in each.",
 )
+@options.advisories_option
 @options.times_option(written=False)
 @options.report_options
 @options.json_option
@@ -67,6 +68,7 @@ def command(
     shards_dir: Path | None,
     max_jobs: int | None,
     minutes: int,
+    advisories: tuple[Path, ...],
     times_paths: tuple[Path, ...],
     reports: options.Reports,
     as_json: bool,
@@ -85,7 +87,8 @@ def command(
 
     if sum(map(bool, (github, gitlab, as_json))) > 1:
         raise click.UsageError("--github, --gitlab and --json each print something else: choose one")
-    known = read_knowledge(selection, adapters.lookup_in(registry, selection.given, as_json=as_json))
+    lookup_for = adapters.lookup_in(registry, selection.given, as_json=as_json)
+    known = read_knowledge(selection, lookup_for, advisories=advisories)
     plan = known.plan(known.cells(selection.select, selection.skip))
     if reports:
         from driverforge_build.report.cases import plan_cases

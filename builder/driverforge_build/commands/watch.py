@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @options.cache_option
 @options.offline_option
 @options.accept_expired_option
+@options.advisories_option
 @options.json_option
 def command(
     *,
@@ -39,22 +40,25 @@ def command(
     cache_dir: Path | None,
     offline: bool,
     accept_expired: bool,
+    advisories: tuple[Path, ...],
     as_json: bool,
 ) -> int:
     """Tell what is new since the lock: kernels, drivers, branches, ends of life.
 
     The repositories of the locked systems and NVIDIA's list of releases are read; matrix and lock stay as
-    they are.
+    they are. With --advisories also what is known of the locked drivers, new or not.
 
     Exit status: 0 where nothing is new; 1 where something is; 75 where nothing new was found and somebody
     did not answer; others as `driverforge --help` has them.
     """
     from driverforge_build.app.watch import watch
+    from driverforge_build.nvidia.advisories import read_advisories
 
+    known = read_advisories(advisories)
     told = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
     settings = replace(told, accept_expired=accept_expired)
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
-        news = watch(selection, settings, downloads)
+        news = watch(selection, settings, downloads, known)
     if as_json:
         say(json.dumps(_document(selection.given.lock, news), indent=1))
     else:
@@ -66,6 +70,7 @@ def command(
 
 
 def _lines(news: News) -> Iterator[str]:
+    from driverforge_build.nvidia.advisories import told
     from driverforge_build.nvidia.releases import OPEN_ONLY_FROM
 
     for key, target in news.targets.items():
@@ -84,6 +89,8 @@ def _lines(news: News) -> Iterator[str]:
         yield f"branch {branch.branch} is new: {_told(branch)}{only}"
     for ended in news.ended:
         yield f"branch {ended.id} has ended: {ended.eol}"
+    for version, found in news.vulnerable.items():
+        yield told(version, found)
     since = f"since {news.since}" if news.since else "since the lock"
     if not news:
         yield f"nothing is new {since}" + (", as far as could be asked" if news.unanswered else "")
@@ -137,6 +144,13 @@ def _document(path: Path, news: News) -> WatchDocument:
             for one in news.branches
         ],
         "ended": [{"branch": one.id, "eol": str(one.eol)} for one in news.ended],
+        "vulnerable": {
+            version: [
+                {"cve": one.cve, "score": one.score, "fixed": one.fixed.text, "bulletin": one.bulletin}
+                for one in found
+            ]
+            for version, found in news.vulnerable.items()
+        },
         "releases": read_state(news.releases) if news.releases else None,
         "unanswered": [failure(error) for error in news.unanswered],
     }

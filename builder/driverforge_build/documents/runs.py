@@ -100,12 +100,22 @@ class EndedBranch(TypedDict):
     eol: str
 
 
+class KnownVulnerability(TypedDict):
+    """Of all drivers of a branch before `fixed`; `score` of CVSS 3, 0 where the bulletin has none."""
+
+    cve: str
+    score: float
+    fixed: str
+    bulletin: str
+
+
 class WatchDocument(TypedDict):
     """`driverforge watch --json`.
 
     `since` is the date of the lock's newest repository, ISO 8601. `new`: whether anything is; the exit status
     is 1 then. `problems` maps locked drivers that the repositories do not have so any more to what is wrong.
-    `releases`: when NVIDIA's list was read, null where it could not be.
+    `releases`: when NVIDIA's list was read, null where it could not be. `vulnerable` maps locked drivers to
+    what `--advisories` say of them, the worst first.
     """
 
     schema: Literal[1]
@@ -117,5 +127,6 @@ class WatchDocument(TypedDict):
     drivers: list[NewRelease]
     branches: list[NewBranch]
     ended: list[EndedBranch]
+    vulnerable: dict[str, list[KnownVulnerability]]
     releases: ReadState | None
     unanswered: list[Failure]

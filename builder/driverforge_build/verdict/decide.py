@@ -13,6 +13,7 @@ from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
+from driverforge_build.nvidia.advisories import NO_ADVISORIES, Advisories
 from driverforge_build.render.requirements import (
     archive_of,
     jit_module_types,
@@ -33,11 +34,19 @@ class Judge:
     What the headers say to a driver is decided once for all flavours that share them.
     """
 
-    def __init__(self, matrix: Matrix, lock: Lock, *, today: date, given: Given | None = None) -> None:
+    def __init__(
+        self,
+        matrix: Matrix,
+        lock: Lock,
+        *,
+        today: date,
+        given: Given | None = None,
+        advisories: Advisories = NO_ADVISORIES,
+    ) -> None:
         self._matrix = matrix
         self._lock = lock
         self._given = given or Given()
-        self._remarks = Remarks(matrix, lock, today=today, given=self._given)
+        self._remarks = Remarks(matrix, lock, today=today, given=self._given, advisories=advisories)
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
         self._by_version: dict[tuple[object, ...], list[tuple[Probe, ProbeRule]]] = {}
         self._by_headers: dict[tuple[object, ...], Verdict] = {}

@@ -10,8 +10,10 @@ from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
+from driverforge_build.nvidia.advisories import Advisories
 from driverforge_build.render.requirements import base_of
 from driverforge_build.verdict.verdicts import State, Verdict
+from driverforge_core.driverversion import DriverVersion
 from driverforge_core.kernel import realtime_flavour
 
 UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
@@ -33,12 +35,16 @@ REALTIME_NODES = (
 class Remarks:
     """Warnings about the cells of one matrix and lock. What concerns many cells is found out once."""
 
-    def __init__(self, matrix: Matrix, lock: Lock, *, today: date, given: Given) -> None:
+    def __init__(
+        self, matrix: Matrix, lock: Lock, *, today: date, given: Given, advisories: Advisories
+    ) -> None:
         self._matrix = matrix
+        self._advisories = advisories
         self._lock = lock
         self._month = f"{today:%Y-%m}"
         self._given = given
         self._branches: dict[str, str] = {}
+        self._vulnerable: dict[str, str] = {}
         self._bases: dict[tuple[str, str, str], str] = {}
         self._fabrics: dict[tuple[str, str, str], str] = {}
 
@@ -49,6 +55,7 @@ class Remarks:
     def _about(self, cell: Cell, verdict: Verdict) -> Iterator[str]:
         yield from _without(verdict.left_out)
         yield self._end_of_life(cell.driver.branch)
+        yield self._vulnerabilities(cell.driver.version)
         if verdict.state is State.BUILD:
             target = self._lock.target(cell.os.id, cell.arch)
             yield self._unpinned_base(cell, target)
@@ -67,6 +74,11 @@ class Remarks:
             )
             self._branches[branch] = told
         return self._branches[branch]
+
+    def _vulnerabilities(self, driver: str) -> str:
+        if driver not in self._vulnerable:
+            self._vulnerable[driver] = self._advisories.told(DriverVersion(driver))
+        return self._vulnerable[driver]
 
     def _unpinned_base(self, cell: Cell, target: TargetLock | None) -> str:
         image = cell.driver.image_for(cell.os.id)

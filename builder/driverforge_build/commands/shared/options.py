@@ -285,6 +285,14 @@ registry_option = click.option(
     callback=check_registry,
     help="Where to look for images: HOST[:PORT]/PATH/driver:TAG; http:// where it has no TLS.",
 )
+advisories_option = click.option(
+    "--advisories",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Security advisories of NVIDIA's, a CSAF file or a folder of them (a copy of github.com/NVIDIA/"
+    "product-security): drivers with known vulnerabilities are warned of. May be repeated.",
+)
 cache_option = click.option(
     "--cache-dir",
     type=click.Path(path_type=Path, file_okay=False),
