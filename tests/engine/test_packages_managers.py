@@ -138,6 +138,15 @@ def test_a_signed_package_comes_through(manager: Manager, key: SigningKey) -> No
     assert (manager.folder / "usr/src/kernels/5.14.0/Makefile").read_text() == "all:"
 
 
+def test_a_repository_that_has_nothing_to_do_with_it_may_be_away(manager: Manager, key: SigningKey) -> None:
+    sign(build(DEVEL, manager.repository), key)
+    index(manager.repository)
+    away = SETTINGS.format(url="http://127.0.0.1:9/").replace("=t\n", "=away\n").replace("[t]", "[away]")
+    (manager.settings.parent / "away.repo").write_text(away + "skip_if_unavailable=0\n")
+    (found,) = manager.download()
+    assert found.endswith(f"/{DEVEL.file_name}")
+
+
 def test_an_unsigned_package_is_refused(manager: Manager) -> None:
     """The index agrees with it, and neither program asks for more when it downloads."""
     build(DEVEL, manager.repository)

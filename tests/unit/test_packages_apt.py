@@ -1,15 +1,16 @@
 """apt as a source of header packages: what is asked, what is followed, how its answers are read.
 
-Texts are apt 2.6's own.
+Texts are apt 2.6's own, where no other version is named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import StorageFailed, Unavailable, Unsupported
+from driverforge_core.errors import InputError, StorageFailed, Unavailable, Unsupported
 from driverforge_driver.family import debian
 from driverforge_driver.packages import PackageAccess, PackageRequest, apt
 from driverforge_host.adapters.files import RootedFiles
@@ -132,6 +133,52 @@ def test_a_failed_download_is_the_mirrors_fault() -> None:
     failed = "E: Failed to fetch http://mirror.example/pool/l.deb  404  Not Found [IP: 192.0.2.1 80]\n"
     with pytest.raises(Unavailable, match="mirror unreachable"):
         download(Answers({**KNOWN, " download ": (100, "", failed)}))
+
+
+# as 2.6, 3.0.4 and 3.3.5 begin; the rest is of both 3.x
+@pytest.mark.parametrize(
+    "begins", ["GPG error", "OpenPGP signature verification failed", "Signature verification failed"]
+)
+@pytest.mark.parametrize("lists", [True, False], ids=["older lists", "no lists"])
+def test_an_index_of_an_unknown_key_is_not_verified_whatever_apt_calls_that(begins: str, lists: bool) -> None:
+    place = "http://mirror.example/debian sid InRelease"
+    reason = "Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key EB2E1EE99652"
+    kept = (
+        "An error occurred during the signature verification. The repository is not updated and the previous "
+        "index files will be used. "
+    )
+    said = f"W: {kept if lists else ''}{begins}: {place}: {reason}, which is needed to verify signature.\n"
+    said += (
+        f"W: Failed to fetch http://mirror.example/debian/dists/sid/InRelease  {reason}\n"
+        "W: Some index files failed to download. They have been ignored, or old ones used instead.\n"
+        if lists
+        else f"E: The repository '{place}' is not signed.\n"
+    )
+    update = (0 if lists else 100, "", said)
+    with pytest.raises(InputError, match="header packages cannot be verified: apt-get accepts no signature"):
+        download(Answers({" update": update, "apt-cache": (100, "", "E: No packages found\n")}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("a.list", "# x\ndeb [arch=amd64 trusted=yes] http://m.example/ s main\n", [2]),
+        ("a.list", "deb [trusted=no] http://m.example/ s main\n", []),
+        ("a.sources", "Types: deb\nTrusted: yes\n\nTypes: deb\nTrusted: no\n\ntrusted:  true\n", [2, 7]),
+        ("a.sources", "Types: deb\nTrusted:\n yes\nSuites: s\n", [2]),
+        ("a.sources", "Types: deb\r\nTrusted:\r\n\tyes\r\nSuites: s\r\n", [2]),
+        ("a.sources", "Types: deb\nTrusted:\nEnabled: yes\n", []),
+        ("a.sources", "#Trusted: yes\n", []),
+    ],
+)
+def test_a_source_that_is_trusted_without_a_signature_is_named(
+    tmp_path: Path, name: str, text: str, lines: list[int]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    commands = Answers({"indextargets": (0, f"{path}:1\n{path}:1\n", "")})
+    seen = PackageAccess(commands=commands, files=RootedFiles(), environ={})
+    assert apt.trusted_sources(seen) == tuple(f"{path}:{line}" for line in lines)
 
 
 def test_a_full_disk_is_not_blamed_on_the_mirror() -> None:

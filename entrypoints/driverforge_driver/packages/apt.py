@@ -45,12 +45,16 @@ NOT_REACHED = re.compile(
 )
 CHANGED = re.compile(r"Hash Sum mismatch|File has unexpected size|Size mismatch")
 UNVERIFIED = re.compile(
-    r"GPG error|is not signed|is no longer signed|could not be authenticated|Clearsigned file isn't valid"
+    r"GPG error"  # apt 2; 'OpenPGP signature verification failed' 3.0, 'Signature verification failed' 3.3
+    r"|[Ss]ignature verification"
+    r"|is not signed|is no longer signed|could not be authenticated|Clearsigned file isn't valid"
 )
 KEYS = "put its public half into /etc/apt/trusted.gpg.d, or name it in the source with signed-by=FILE"
-# sources.list(5): an option of a line, or a field of a .sources file
+# sources.list(5): an option of a line, or a field of a .sources file, whose value may be on the next line
 TRUSTED = re.compile(
-    r"^\s*(?:deb(?:-src)?\s+\[[^\]]*\btrusted=|trusted:\s*)(?:yes|true|with|on|enable|1)\b", re.IGNORECASE
+    r"^[ \t]*(?:deb(?:-src)?[ \t]+\[[^\]\n]*\btrusted=|trusted:[ \t]*(?:\r?\n[ \t]+)?)"
+    r"(?:yes|true|with|on|enable|1)\b",
+    re.IGNORECASE | re.MULTILINE,
 )
 SETTINGS = (
     "APT::Get::AllowUnauthenticated=false",
@@ -153,8 +157,8 @@ def trusted_sources(access: PackageAccess) -> tuple[str, ...]:
 
 
 def _trusted_lines(files: Files, path: str) -> list[str]:
-    lines = text_of(files, path).splitlines()
-    return [f"{path}:{number}" for number, line in enumerate(lines, 1) if TRUSTED.match(line)]
+    text = text_of(files, path)
+    return [f"{path}:{text.count(chr(10), 0, found.start()) + 1}" for found in TRUSTED.finditer(text)]
 
 
 def extract(access: PackageAccess, path: str, into: str) -> PackageFile:

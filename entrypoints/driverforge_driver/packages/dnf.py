@@ -33,8 +33,9 @@ def suffix() -> str:
 
 
 def _try(access: PackageAccess, names: Sequence[str], into: str, attempt: RepositoryAttempt) -> Result:
-    # Not --quiet: where skip_if_unavailable is set, only the progress says that a repository was not reached.
-    options = [f"--enablerepo={name}" for name in attempt.enable]
+    # A repository that has nothing to do with the packages may be away. Not --quiet: only the progress says
+    # then that one was not reached.
+    options = ["--setopt=*.skip_if_unavailable=1", *(f"--enablerepo={name}" for name in attempt.enable)]
     if attempt.releasever:
         options.append(f"--releasever={attempt.releasever}")
     if access.ca_bundle:

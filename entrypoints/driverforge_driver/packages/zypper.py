@@ -22,8 +22,9 @@ from driverforge_driver.packages import (
 )
 from driverforge_host.ports import Result
 
-# ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8). Other codes from 100 on mean that repositories were left out.
+# zypper(8): ZYPPER_EXIT_INF_CAP_NOT_FOUND, and ZYPPER_EXIT_INF_REPOS_SKIPPED, which says nothing of what came
 NO_SUCH_PACKAGE = 104
+REPOSITORIES_SKIPPED = 106
 KEYS = rpm.KeyPlaces(folder="/usr/lib/rpm/gnupg/keys", repositories="/etc/zypp/repos.d")
 CHANGED = re.compile(r"Digest verification failed")
 UNVERIFIED = re.compile(r"Signature verification failed")
@@ -95,7 +96,7 @@ def download(access: PackageAccess, request: PackageRequest, into: str) -> tuple
         exact.append(f"{name}={edition}")
     fetched = _get(access, into, "download", *exact)
     found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"]).stdout.splitlines()
-    if not fetched.ok or len(found) < len(exact):
+    if fetched.status not in (0, REPOSITORIES_SKIPPED) or len(found) < len(exact):
         # zypper ends with 0 also after "Argument resolves to no package".
         problem = _verification_error(fetched) or (
             headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched])
