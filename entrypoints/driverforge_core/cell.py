@@ -16,6 +16,7 @@ from driverforge_core.osid import OsId
 from driverforge_core.tags import ImageTag, as_in_tags, kernel_text
 
 JIT = "jit"
+NVIDIAS_REGISTRY = "nvcr.io"
 
 _CELL = re.compile(
     rf"(?P<os>[a-z0-9._-]+?)-(?P<arch>{'|'.join(ARCHITECTURES)})"
@@ -84,9 +85,11 @@ def cell_of_image(image: str, arch: str, kernel: str = "") -> str:
 def build_command(image: str, cell: str) -> str:
     """The command that makes a driver image, and that pushes it to where `image` is wanted, if it can.
 
-    `driverforge push` calls every driver `driver`: an image of another name is made without being pushed.
+    `driverforge push` calls every driver `driver`: an image of another name is made without being pushed. To
+    NVIDIA's registry nobody else pushes: REGISTRY stands for one that the reader has.
     """
     registry, _, name = image.rpartition(":")[0].rpartition("/")
+    registry = "REGISTRY" if registry.partition("/")[0] == NVIDIAS_REGISTRY else registry
     push = f" --registry {registry} --push" if registry and name == "driver" else ""
     return f"driverforge build --select '{cell}'{push}"
 

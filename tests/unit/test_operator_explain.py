@@ -42,7 +42,7 @@ def test_the_sentence_names_gate_container_log_line_cause_and_command(tmp_path: 
         "pod gpu-operator/nvidia-driver-daemonset-x7k2p: CrashLoopBackOff, exited 1 after 7 restarts; its "
         "log ends with \"modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\"; "
         "likely cause: Secure Boot: the kernel does not accept the modules' signature [secure-boot]; try: "
-        "driverforge build --select 'ubuntu22.04-amd64-595.91.07-jit' --registry nvcr.io/nvidia --push "
+        "driverforge build --select 'ubuntu22.04-amd64-595.91.07-jit' --registry REGISTRY --push "
         "--sign-certificate FILE --sign-key FILE  # a key of mokutil --list-enrolled"
     )
 

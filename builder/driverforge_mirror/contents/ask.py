@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from driverforge_core.cell import NVIDIAS_REGISTRY
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable, Unsupported
 from driverforge_core.tags import ImageTag, kernel_text
 from driverforge_mirror.contents.found import Attached, Found, Platform
@@ -19,7 +20,6 @@ from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers, referrers_tag
 from driverforge_oci.session import NotFound
 
-_VENDOR = "nvcr.io"
 _COSIGN = ("sig", "att", "sbom")
 _REFERRERS_DEPTH = 4
 # BuildKit's attestations are in the index of what they are of, as its documentation of their storage has it
@@ -244,7 +244,7 @@ def _absence(
         reasons = needs.images[image]
         details.append(f"{image}: {reasons[0].slot}, {reasons[0].text}")
         reference = Reference.parse(image)
-        if reference.host == _VENDOR:
+        if reference.host == NVIDIAS_REGISTRY:
             if near := _near(client, in_registry(reference, registries)):
                 details.append(f"  it has: {', '.join(near)}")
         else:
