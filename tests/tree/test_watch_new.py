@@ -142,15 +142,17 @@ def test_new_drivers_and_branches_are_told(site: Site) -> None:
     }
     publish_releases(site.folder / "srv", {**old, **new})
     status, told = site.run("watch")
-    assert (status, told.splitlines()) == (
+    assert (status, told.splitlines()[:4]) == (
         1,
         [
             "driver 535.309.01 of 2026-04-23 (lts branch) is new: the matrix has 535.261.03",
             "branch 570 is new: 570.211.01 (production branch)",
             "branch 620 is new: 620.31.02 of 2026-11-09 (new feature branch); open modules only",
+            "to have them, in a matrix of yours (look up module types, GPUs and CUDA at NVIDIA's):",
         ],
     )
     document = site.document()[1]
+    assert "\n".join(told.splitlines()[4:]) == document["rows"]
     assert [(one["version"], one["known"]) for one in document["drivers"]] == [("535.309.01", "535.261.03")]
     assert [(one["branch"], one["open_only"]) for one in document["branches"]] == [
         ("570", False),

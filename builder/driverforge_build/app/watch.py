@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from driverforge_build.advice import Selection
 from driverforge_build.discover.settings import Settings
@@ -15,7 +17,7 @@ from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.branches import Branch
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.advisories import NO_ADVISORIES, Advisories, Vulnerability
-from driverforge_build.nvidia.releases import Release, newest_releases
+from driverforge_build.nvidia.releases import OPEN_ONLY_FROM, RUNFILE_URL, Release, newest_releases
 from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
 from driverforge_build.ports import Downloads, LastRead
 from driverforge_core.driverversion import DriverVersion
@@ -66,6 +68,7 @@ class News:
     branches: tuple[Release, ...] = ()
     ended: tuple[Branch, ...] = ()
     vulnerable: Mapping[str, tuple[Vulnerability, ...]] = field(default_factory=dict)
+    rows: str = ""
     unanswered: tuple[DriverforgeError, ...] = ()
 
     @property
@@ -109,12 +112,16 @@ def watch(
     # the page may have moved: that says nothing of kernels
     except Unavailable as error:
         unanswered.append(error)
+    drivers = tuple(_newer(matrix, lock, releases))
+    branches = tuple(_unknown_branches(matrix, releases))
+    without = [*(one.release for one in drivers if not one.known), *branches]
     return replace(
         news,
         since=since,
         releases=listed,
-        drivers=tuple(_newer(matrix, lock, releases)),
-        branches=tuple(_unknown_branches(matrix, releases)),
+        drivers=drivers,
+        branches=branches,
+        rows=rows_for(without, matrix, sorted({row.id for row, _ in watched})),
         ended=tuple(_ended(matrix, lock, since=since[:7], month=f"{settings.now:%Y-%m}")),
         vulnerable=_vulnerable([lock.targets[f"{row.id}-{arch}"] for row, arch in watched], advisories),
         unanswered=(*news.unanswered, *unanswered),
@@ -183,6 +190,38 @@ def _newer(matrix: Matrix, lock: Lock, releases: Mapping[str, Release]) -> Itera
         release = releases.get(branch.id)
         if release and all(release.version > version for version in known):
             yield DriverNews(release=release, known=max(known).text if known else "")
+
+
+def rows_for(releases: Sequence[Release], matrix: Matrix, systems: Sequence[str]) -> str:
+    """What a matrix has to say so that systems have drivers of branches that it has none of, as YAML.
+
+    A branch that it does not know at all gets the row of its newest one, under its own number and kind: what
+    differs besides, NVIDIA's page says.
+    """
+    newest = max(matrix.branches, key=lambda branch: int(branch.id))
+    known = {branch.id for branch in matrix.branches}
+    branches, drivers = [], []
+    for release in releases:
+        kinds = ["open"] if release.version.branch >= OPEN_ONLY_FROM else ["open", "proprietary"]
+        own = {
+            "id": release.branch,
+            "designation": release.kind or "no kind published",
+            "module_types": kinds,
+        }
+        if release.branch not in known:
+            row = newest.model_dump(mode="json", exclude={"eol", "note"}, exclude_none=True)
+            branches.append(f"  - {json.dumps({**row, **own, 'newest': release.version.text})}")
+        driver: dict[str, Any] = {
+            "id": release.branch,
+            "branch": release.branch,
+            "version": release.version.text,
+        }
+        driver |= {"payload": "runfile", "module_types": kinds, "url": RUNFILE_URL}
+        drivers.append(f"      - {json.dumps(driver)}")
+    if not drivers:
+        return ""
+    found = [line for one in systems for line in (f"  - id: {one}", "    drivers:", *drivers)]
+    return "\n".join([*(["branches:", *branches] if branches else []), "systems:", *found])
 
 
 def _unknown_branches(matrix: Matrix, releases: Mapping[str, Release]) -> Iterable[Release]:

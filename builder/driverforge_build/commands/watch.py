@@ -87,6 +87,9 @@ def _lines(news: News) -> Iterator[str]:
     for branch in news.branches:
         only = "; open modules only" if branch.version.branch >= OPEN_ONLY_FROM else ""
         yield f"branch {branch.branch} is new: {_told(branch)}{only}"
+    if news.rows:
+        yield "to have them, in a matrix of yours (look up module types, GPUs and CUDA at NVIDIA's):"
+        yield from news.rows.splitlines()
     for ended in news.ended:
         yield f"branch {ended.id} has ended: {ended.eol}"
     for version, found in news.vulnerable.items():
@@ -143,6 +146,7 @@ def _document(path: Path, news: News) -> WatchDocument:
             }
             for one in news.branches
         ],
+        "rows": news.rows,
         "ended": [{"branch": one.id, "eol": str(one.eol)} for one in news.ended],
         "vulnerable": {
             version: [

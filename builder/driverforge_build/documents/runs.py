@@ -115,7 +115,8 @@ class WatchDocument(TypedDict):
     `since` is the date of the lock's newest repository, ISO 8601. `new`: whether anything is; the exit status
     is 1 then. `problems` maps locked drivers that the repositories do not have so any more to what is wrong.
     `releases`: when NVIDIA's list was read, null where it could not be. `vulnerable` maps locked drivers to
-    what `--advisories` say of them, the worst first.
+    what `--advisories` say of them, the worst first. `rows` is YAML for a matrix that is to have drivers of
+    branches that it has none of, '' where there are none.
     """
 
     schema: Literal[1]
@@ -126,6 +127,7 @@ class WatchDocument(TypedDict):
     problems: dict[str, Failure]
     drivers: list[NewRelease]
     branches: list[NewBranch]
+    rows: str
     ended: list[EndedBranch]
     vulnerable: dict[str, list[KnownVulnerability]]
     releases: ReadState | None

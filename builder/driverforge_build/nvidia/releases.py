@@ -17,6 +17,9 @@ from driverforge_core.errors import InputError, Unavailable
 OPEN_ONLY_FROM = 620
 """The first branch without proprietary modules (NVIDIA's driver installation guide, 620 of 2026-11-09)."""
 
+RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{machine}-{version}.run"
+"""Where NVIDIA has the archives of its data centre drivers (NVIDIA/gpu-driver-container, Dockerfiles)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
