@@ -279,13 +279,13 @@ def test_cells_are_made_one_by_one() -> None:
     assert [cell.key.rpartition("-6.1.0-")[2] for cell in found] == ["1-amd64", "2-amd64", "3-amd64"]
 
 
-def test_a_hundred_thousand_cells_share_their_rows() -> None:
+def test_ten_thousand_cells_share_their_rows() -> None:
     kernels = {
-        ("debian12", arch): releases(*(f"6.1.0-{number}-{arch}" for number in range(50_000)))
+        ("debian12", arch): releases(*(f"6.1.0-{number}-{arch}" for number in range(5_000)))
         for arch in ("amd64", "arm64")
     }
     found = list(kernel_cells(DEBIAN12, kernels))
-    assert len(found) == 100_000
+    assert len(found) == 10_000
     assert len({id(cell.os) for cell in found}) == len(("amd64", "arm64"))
 
 

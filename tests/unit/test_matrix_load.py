@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driverforge_build import resources
@@ -573,13 +573,11 @@ heaps = st.lists(st.sampled_from(WORDS), max_size=60).map("".join)
 
 
 @given(heaps)
-@settings(max_examples=300)
 def test_any_heap_of_yaml_gives_a_matrix_or_an_input_error(text: str) -> None:
     accepted(text.encode())
 
 
 @given(heaps)
-@settings(max_examples=40, deadline=None)
 def test_any_heap_of_yaml_over_the_catalogue_gives_a_matrix_or_an_input_error(text: str) -> None:
     accepted((EXTENDS + text).encode())
 
@@ -592,7 +590,6 @@ LINES = BUILTIN.decode().splitlines()
     st.sampled_from(["drop", "double", "indent", "quote", "cut"]),
     st.integers(0, 60),
 )
-@settings(max_examples=40, deadline=None)
 def test_any_damaged_line_of_the_shipped_file_gives_a_matrix_or_an_input_error(
     number: int, damage: str, column: int
 ) -> None:

@@ -170,7 +170,7 @@ def test_hostile_texts_are_texts() -> None:
     assert r"\u202e\x1b[31m" in page
 
 
-@pytest.mark.parametrize("text", ["", "²", "٣" * 5000, "9" * 5000, "a" * 100_000])
+@pytest.mark.parametrize("text", ["", "²", "٣" * 5000, "9" * 5000, "a" * 10_000])
 def test_strange_names_of_kernels_and_drivers_make_a_page(text: str) -> None:
     assert page_text(coverage(hostile_documents(text)))
 

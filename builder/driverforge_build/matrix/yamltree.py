@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 import yaml
@@ -98,8 +99,10 @@ class Document:
     whole: bool
 
 
+# the shipped catalogue lies below each matrix of a site; half of what loading one takes is to read it
+@lru_cache(maxsize=2)
 def parse_tree(data: bytes, file: str) -> Document:
-    """Read a file's bytes; never raises."""
+    """Read a file's bytes; never raises. Nobody changes what this returns."""
     if len(data) > MAX_BYTES:
         problem = Problem(
             mark=Mark(file=file, line=1),
