@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from driverforge_build.discover.kernels import SMALLEST
 from driverforge_build.matrix import DriverRow, KernelSeries, Matrix, OsRow
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch, filled
@@ -41,6 +42,8 @@ class Shelf:
     packages: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     fabric: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     files: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    # names of packages with a kernel in them, which is large
+    kernels: set[str] = field(default_factory=set)
 
     def content(self, repository: str) -> list[tuple[str, str]]:
         """Names and versions; of what goes with drivers there is a version for each."""
@@ -83,6 +86,7 @@ def _put_kernel(made: Shelf, series: KernelSeries, release: KernelRelease) -> No
         headers, images = ([name.partition("-{")[0] for name in names] for names in (headers, images))
     made.put(series.repositories[0], headers, version)
     made.put([*entitled, series.repositories[0]][0], images, version)
+    made.kernels.add(images[0])
     for name in headers:
         made.files[name] = {f"/usr/src/{name}-{version}/{path}": text for path, text in HEADERS.items()}
 
@@ -211,4 +215,5 @@ def _rpm(one: Shelf, name: str, version: str) -> Rpm:
         release=release,
         arch=to_machine(one.arch),
         files=one.files.get(name, {}),
+        zeros=SMALLEST if name in one.kernels else 0,
     )
