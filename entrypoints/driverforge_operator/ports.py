@@ -38,6 +38,15 @@ class Kind(Generic[T_co]):
     namespace: str = ""
 
     @property
+    def built_in(self) -> bool:
+        """Whether it is a part of Kubernetes, which every server has.
+
+        No definition may add a group without a dot, nor one of *.k8s.io without the project's approval
+        (annotation api-approved.kubernetes.io).
+        """
+        return "." not in self.group or self.group.endswith(".k8s.io")
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
@@ -96,8 +105,8 @@ class Ref:
 class Page(Generic[T_co]):
     """Some objects of a list. `version` is where a watch goes on once the last page is read.
 
-    `served` is False where the server does not know the kind; `dumped` where a dump has no object of the
-    kind, and no empty list of it: the cluster may have some.
+    `served` is False where the server says that it does not know the kind; `dumped` where a dump has no
+    object of the kind, and no empty list of it: the cluster may have some.
     """
 
     items: tuple[T_co, ...]
@@ -123,7 +132,14 @@ class Expired(TemporaryFailure):
 
 
 class Gone(TemporaryFailure):
-    """The object of a write is not there (404)."""
+    """The object is not there (404), in the server's own words."""
+
+
+class Misled(TemporaryFailure):
+    """The answer is not the API server's, or not whole: a proxy's page, another kind, a part of a list.
+
+    Nothing is known of what was asked.
+    """
 
 
 class Conflict(TemporaryFailure):
@@ -178,7 +194,8 @@ class Reader(Protocol):
     def pages(self, kind: Kind[Loaded], *, labels: str = "") -> Iterator[Page[Loaded]]:
         """All objects of a kind, a page at a time; of our own namespace where the kind has namespaces.
 
-        `labels` is a selector in the API's own words. A kind that the server does not know has no objects.
+        `labels` is a selector in the API's own words. A kind that the server does not know, by its own
+        discovery, has no objects.
         """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from driverforge_operator.ports import Gone, Kind
 from driverforge_operator.state.kinds import MANAGED_BY, MANAGER, NODE, OURS, OURS_SELECTOR, name_of
 from support.cluster.adapter import adapter
 from support.cluster.kubernetes import Api
-from support.cluster.operator import add_node
+from support.cluster.operator import add_node, establish
 
 # the programs may have to be compiled first
 pytestmark = pytest.mark.timeout(3600)
@@ -75,8 +76,16 @@ def test_an_object_applied_twice_is_written_once(server: ApiServer) -> None:
     assert [page.items for page in server.pages(CONFIGMAPS, labels=OURS_SELECTOR)] == [()]
 
 
-def test_a_kind_that_is_not_installed_has_no_objects(server: ApiServer) -> None:
-    assert [page.items for page in server.pages(UNKNOWN)] == [()]
+@pytest.mark.parametrize("group", ["no.such", "nvidia.com"])
+def test_a_kind_that_is_not_installed_has_no_objects(api: Api, server: ApiServer, group: str) -> None:
+    establish(api)
+    unknown = replace(UNKNOWN, group=group)
+    assert [(page.items, page.served) for page in server.pages(unknown)] == [((), False)]
+
+
+def test_a_part_of_kubernetes_that_is_not_there_is_a_failure(server: ApiServer) -> None:
+    with pytest.raises(TemporaryFailure):
+        list(server.pages(replace(UNKNOWN, group="apps")))
 
 
 def test_a_node_that_is_gone_is_no_other_failure(server: ApiServer) -> None:

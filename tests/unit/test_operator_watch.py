@@ -13,11 +13,13 @@ from driverforge_core.errors import TemporaryFailure
 from driverforge_operator.app.follow import Told, follow
 from driverforge_operator.cluster.api import ApiServer
 from driverforge_operator.state.kinds import NODE
+from support.fakes.apianswers import page_of
 
 
 def change(kind: str, version: str, **annotations: str) -> bytes:
     metadata = {"name": "gpu-0", "resourceVersion": version, "annotations": annotations}
-    return json.dumps({"type": kind, "object": {"metadata": metadata}}, ensure_ascii=False).encode() + b"\n"
+    changed = {"kind": "Node", "apiVersion": "v1", "metadata": metadata}
+    return json.dumps({"type": kind, "object": changed}, ensure_ascii=False).encode() + b"\n"
 
 
 @pytest.mark.parametrize("mark", ["\u0085", "\u2028", "ü"], ids=["NEL", "LS", "letter"])
@@ -53,7 +55,7 @@ class Silent:
         since = request.url.params.get("resourceVersion")
         self.asked.append(f"watch from {since}" if since else "list")
         if not since:
-            return httpx2.Response(200, json={"metadata": {"resourceVersion": "4"}, "items": []})
+            return httpx2.Response(200, json=page_of(NODE, version="4"))
         self.timeouts.append(request.extensions["timeout"]["read"])
         if len(self.timeouts) == self._watches:
             self.stop.set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driverforge_core.errors import DriverforgeError, TemporaryFailure
-from driverforge_operator.ports import Cluster, Expired, Gone, Kind, Overloaded
+from driverforge_operator.ports import Cluster, Expired, Gone, Kind, Misled, Overloaded
 from driverforge_operator.state.kinds import name_of
 
 LOGGER = logging.getLogger("driverforge")
@@ -22,7 +22,7 @@ UNSERVED = 300.0  # seconds until a kind that the server does not know is asked 
 class Told:
     """What a watch tells: an object, one that is gone, or that a list is whole, with its names.
 
-    `served` is False where the server does not know the kind.
+    `served` is False where the server says that it does not know the kind.
     """
 
     kind: Kind[Any]
@@ -68,7 +68,7 @@ def follow(
                     tell(Told(kind=kind, item=event.item, deleted=event.deleted))
         except DriverforgeError as error:
             LOGGER.warning("%s: %s", kind.plural, line(error))
-            if not isinstance(error, TemporaryFailure) or isinstance(error, (Expired, Gone)):
+            if not isinstance(error, TemporaryFailure) or isinstance(error, (Expired, Gone, Misled)):
                 version = ""
             at_least = error.seconds if isinstance(error, Overloaded) else 0.0
         # a server that ends each watch at once is not asked without end
