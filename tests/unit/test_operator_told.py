@@ -62,9 +62,12 @@ def test_requests_are_counted_by_kind_and_never_by_name() -> None:
     metrics.answered("PATCH", "/api/v1/nodes/a", 200)
     metrics.answered("PATCH", "/apis/apps/v1/namespaces/x/daemonsets/a", 200)
     metrics.answered("GET", "/api/v1/namespaces/x", 404)
+    metrics.answered("GET", "/apis", 200)
+    metrics.answered("GET", "/apis/nvidia.com/v1", 200)
     found = [one for one in metrics.text().splitlines() if one.startswith("driverforge_operator_requests")]
     assert sorted(one.partition("kind=")[2].partition(",")[0] for one in found) == [
         '"daemonsets"',
+        '"discovery"',
         '"namespaces"',
         '"nodes"',
     ]

@@ -27,6 +27,7 @@ from driverforge_operator.app.follow import Pause, Told, follow, line, list_all
 from driverforge_operator.app.lease import Fenced, NotLeading
 from driverforge_operator.app.lookups import Lookups
 from driverforge_operator.app.metrics import Metrics
+from driverforge_operator.app.owners import Owners
 from driverforge_operator.app.retries import Retries
 from driverforge_operator.app.store import Store
 from driverforge_operator.app.theirs import OTHERS, Theirs
@@ -115,6 +116,7 @@ class Controller:
         self._held_until = 0.0
         self._beat = self._clock()
         self._standing_down = ""
+        self._owners = Owners(self._cluster)
         self._turns = Turns()
 
     def run(self, stop: threading.Event) -> None:
@@ -168,7 +170,8 @@ class Controller:
 
     def _may_decide(self) -> bool:
         held = self._clock() < self._held_until
-        return not self._unlisted and not held and self._leads() and self._labels_known()
+        ready = not self._unlisted and not held and self._leads()
+        return ready and self._labels_known() and self._owners.known(self._store)
 
     def health(self) -> tuple[bool, str]:
         """Whether every thread goes on; a process that says no is to be started again."""

@@ -76,7 +76,8 @@ class Metrics:
 
     def answered(self, method: str, path: str, status: int) -> None:
         """Count a request to the API server by what it was about, never by a name."""
-        words = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
+        # the server's groups and their kinds have no kind
+        words = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :] or ["discovery"]
         if words[0] == "namespaces" and len(words) > 2:
             words = words[2:]
         self.add(f"{_OURS}requests_total", verb=method.lower(), kind=words[0], code=str(status))

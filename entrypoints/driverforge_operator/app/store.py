@@ -178,7 +178,8 @@ class Store:
             self._dirty_cluster = False
             self.questions = questions(self._intent, self._census, self._around)
             self._images.keep_only(self.questions)
-            planned = cluster(self._intent, self._census, self._objects, self.state.resources, self._around)
+            resources, nodes = self.state.resources, self._nodes
+            planned = cluster(self._intent, self._census, self._objects, resources, self._around, nodes=nodes)
             found += [one for one in planned if not self._settled.covers(one, self._objects)]
         return found
 
@@ -217,6 +218,11 @@ class Store:
     def answer(self, question: Question, answer: Answer) -> None:
         """A registry has told of an image."""
         self._dirty_cluster |= self._images.put(question, answer)
+
+    @property
+    def decides_objects(self) -> bool:
+        """Whether `actions` has something to decide about objects."""
+        return self._dirty_cluster or self._intent_changed
 
     def stand_down(self, why: str) -> list[Action]:
         """What to say while another operator serves the same resources; nothing else is decided."""

@@ -14,8 +14,8 @@ from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.nodes import system_of
 
-_WAITS = ("DriverNotReady", "OperandNotReady")
-"""Reasons with which nothing is held back: pods that are there are waited for."""
+_WAITS = ("DriverNotReady", "OperandNotReady", "DeletionHeld")
+"""Reasons with which nothing is held back: pods that are there are waited for, or left-over objects stay."""
 _OF_POOLS = ("ImageMissing", "ConfigurationMissing")
 """Reasons that are some pools' alone."""
 _REJECTED = "ReconcileFailed"

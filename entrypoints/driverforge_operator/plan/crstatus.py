@@ -26,16 +26,19 @@ class _Seen:
 
     `conflicts` has words by an NVIDIADriver's name; `left_out` what is told of nodes that one claims ('' for
     the ClusterPolicy's) and cannot serve; `pools`, and what the API server said about objects that it
-    `rejected`, are by the uid of who asks for them.
+    `rejected`, and words about objects that are `held`, are by the uid of who asks for them.
     """
 
     conflicts: Mapping[str, str]
     left_out: Mapping[str, Sequence[str]]
     pools: Mapping[str, Sequence[Pool]]
     rejected: Mapping[str, str]
+    held: Mapping[str, str]
 
 
-def _seen(census: Census, pools: Sequence[Pool], rejected: Mapping[str, str]) -> _Seen:
+def _seen(
+    census: Census, pools: Sequence[Pool], rejected: Mapping[str, str], held: Mapping[str, str]
+) -> _Seen:
     conflicts: dict[str, str] = {}
     left_out: dict[str, list[str]] = defaultdict(list)
     by_uid: dict[str, list[Pool]] = defaultdict(list)
@@ -51,7 +54,7 @@ def _seen(census: Census, pools: Sequence[Pool], rejected: Mapping[str, str]) ->
             left_out[placement.owner].append(f"nothing changes on {counted(names)}: {placement.reason}")
     for one in pools:
         by_uid[one.uid].append(one)
-    return _Seen(conflicts=conflicts, left_out=left_out, pools=by_uid, rejected=rejected)
+    return _Seen(conflicts=conflicts, left_out=left_out, pools=by_uid, rejected=rejected, held=held)
 
 
 def statuses(
@@ -63,13 +66,14 @@ def statuses(
     objects: Mapping[Ref, Document],
     resources: Mapping[Ref, CustomResource],
     rejected: Mapping[str, str],
+    held: Mapping[str, str],
 ) -> list[SetStatus]:
     """Those that are not written yet. While a registry is asked, what was said stays.
 
-    `rejected` has words by the uid of a resource.
+    `rejected` and `held` have words by the uid of a resource.
     """
     asked = {one.uid for one in pools if one.reason and not one.message}
-    seen = _seen(census, pools, rejected)
+    seen = _seen(census, pools, rejected, held)
     wanted = [_ignored(name, intent, resources) for name in intent.ignored]
     if intent.policy and intent.policy.uid not in asked:
         wanted.append(_policy(intent.policy, intent, census, seen, operands, objects=objects))
@@ -139,12 +143,14 @@ def _policy_outcome(
         return "notReady", _error("InvalidSpec", "; ".join(map(str, policy.problems)))
     if stuck := _stuck(policy.uid, seen):
         return "notReady", stuck
-    instead = _instead(seen.pools.get(policy.uid, ()))
+    instead = _beside(policy.uid, seen)
     driver = _waiting("", seen, summaries)
     if waiting := {**({DRIVER_STATE: driver} if driver else {}), **others}:
         words = "; ".join([*(told for state in waiting.values() for told in state), *instead])
         told = f"ClusterPolicy is not ready; states not ready: [{' '.join(waiting)}]: {words}"
         return "notReady", _error("OperandNotReady", told)
+    if policy.uid in seen.held:
+        return "notReady", _error("DeletionHeld", "; ".join(instead))
     if not any(one.labelled for one in census):
         told = "no node has labels of Node Feature Discovery: install it, or wait for it"
         return "ready", _ready("NFDLabelsMissing", told)
@@ -179,9 +185,11 @@ def _outcome(
         return "notReady", _error("ConflictingNodeSelector", conflict)
     if stuck := _stuck(driver.uid, seen):
         return "notReady", stuck
-    instead = _instead(seen.pools.get(driver.uid, ()))
+    instead = _beside(driver.uid, seen)
     if waiting := _waiting(driver.name, seen, summaries):
         return "notReady", _error("DriverNotReady", "; ".join([*waiting, *instead]))
+    if driver.uid in seen.held:
+        return "notReady", _error("DeletionHeld", "; ".join(instead))
     labels = driver.spec.labels if driver.spec else None
     return "ready", _ready("Reconciled", "; ".join([*_unheard("spec.labels", labels), *instead]))
 
@@ -214,6 +222,11 @@ def _held(pools: Sequence[Pool]) -> tuple[str, str]:
     reason = told[0].reason
     words = [f"{one.key.os.tag}: {one.message}" for one in told if one.reason == reason]
     return reason, "; ".join(words)
+
+
+def _beside(uid: str, seen: _Seen) -> list[str]:
+    """What is told beside what a resource waits for."""
+    return [*filter(None, (seen.held.get(uid),)), *_instead(seen.pools.get(uid, ()))]
 
 
 def _instead(pools: Sequence[Pool]) -> list[str]:

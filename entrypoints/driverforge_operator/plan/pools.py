@@ -18,6 +18,7 @@ from driverforge_operator.operands.openshiftfit import OpenShift
 from driverforge_operator.operands.policydriver import as_driver, host_root
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Census, PoolKey
+from driverforge_operator.plan.removals import owners
 from driverforge_operator.ports import Answer, Document, Question
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
@@ -122,8 +123,8 @@ def stays(document: Document, unclear: Collection[str]) -> bool:
 
     What has no owner serves all.
     """
-    owners = {one["uid"] for one in document["metadata"].get("ownerReferences", ())}
-    return bool(owners.intersection(unclear) if owners else unclear)
+    its = owners(document)
+    return bool(its.intersection(unclear) if its else unclear)
 
 
 def _asker(key: PoolKey, intent: Intent) -> _Asker | None:

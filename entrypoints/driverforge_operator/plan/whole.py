@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT
 from driverforge_operator.operands.table import OPERANDS, Operand
-from driverforge_operator.plan.actions import Action, Apply, Delete
+from driverforge_operator.plan.actions import Action, Apply
 from driverforge_operator.plan.admission import label_namespace
 from driverforge_operator.plan.crstatus import statuses
 from driverforge_operator.plan.intent import Intent, read_intent
@@ -17,8 +16,10 @@ from driverforge_operator.plan.operandstates import StateNow, states, unclear_po
 from driverforge_operator.plan.placement import Census, Placement, place
 from driverforge_operator.plan.pools import Pool, pools, questions, shared, stays, undecided
 from driverforge_operator.plan.rejected import rejections
+from driverforge_operator.plan.removals import removals
 from driverforge_operator.ports import Document, Question, Ref
 from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.observed import State
 from driverforge_operator.state.surroundings import Surroundings
 
@@ -35,7 +36,15 @@ def plan(state: State, operands: Sequence[Operand] = OPERANDS) -> list[Action]:
             actions.append(patch)
     return [
         *actions,
-        *cluster(intent, census, state.objects, state.resources, state.around, operands=operands),
+        *cluster(
+            intent,
+            census,
+            state.objects,
+            state.resources,
+            state.around,
+            nodes=state.nodes,
+            operands=operands,
+        ),
     ]
 
 
@@ -53,6 +62,7 @@ def cluster(
     resources: Mapping[Ref, CustomResource],
     around: Surroundings,
     *,
+    nodes: Mapping[str, Node],
     operands: Sequence[Operand] = OPERANDS,
 ) -> list[Action]:
     """All but the nodes. What it costs depends on the number of pools, not of nodes."""
@@ -65,31 +75,35 @@ def cluster(
         if ref.kind not in around.unserved and (ref not in objects or not covers(objects[ref], document))
     ]
     unclear = undecided(intent, census, found) | unclear_policy(intent, planned)
-    actions += [
-        Delete(ref=ref, orphan=_handed_over(document, intent))
+    unwanted = {
+        ref: document
         for ref, document in objects.items()
         if ref not in wanted and not stays(document, unclear)
-    ]
-    told = rejections(intent, planned, wanted=wanted, objects=objects, rejected=around.rejected)
-    return [
-        *actions,
-        *statuses(intent, census, found, planned, objects=objects, resources=resources, rejected=told),
-    ]
-
-
-def _handed_over(document: Document, intent: Intent) -> bool:
-    """Whether it is a driver of a ClusterPolicy that leaves drivers to NVIDIADrivers now.
-
-    Its pods stay until somebody moves their nodes on: all nodes would lose their driver at once.
-    """
-    policy, metadata = intent.policy, document["metadata"]
-    return (
-        document["kind"] == "DaemonSet"
-        and metadata.get("labels", {}).get(COMPONENT) == DRIVER_COMPONENT
-        and policy is not None
-        and intent.drivers_by_resource
-        and any(one["uid"] == policy.uid for one in metadata.get("ownerReferences", ()))
+    }
+    removed = removals(
+        unwanted,
+        intent,
+        planned,
+        operands,
+        objects=objects,
+        nodes=nodes,
+        resources=resources.values(),
+        openshift=around.openshift is not None,
     )
+    actions += removed.deletes
+    told = rejections(intent, planned, wanted=wanted, objects=objects, rejected=around.rejected)
+    said = statuses(
+        intent,
+        census,
+        found,
+        planned,
+        objects=objects,
+        resources=resources,
+        rejected=told,
+        held=removed.held,
+    )
+    pending = removed.pending - told.keys()
+    return [*actions, *(one for one in said if resources[one.ref].metadata.uid not in pending)]
 
 
 def wanted_objects(intent: Intent, found: Sequence[Pool], planned: Sequence[StateNow]) -> dict[Ref, Document]:

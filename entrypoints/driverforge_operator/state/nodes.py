@@ -77,6 +77,13 @@ class Node:
         """Whether Node Feature Discovery saw a device of NVIDIA's."""
         return any(self.labels.get(key) == "true" for key in nodekeys.GPU_FEATURES)
 
+    def fits(self, selector: Mapping[str, str]) -> bool:
+        """Whether a selector may choose it, by what is kept of its labels."""
+        labels = {**self.labels, nodekeys.ARCH: self.arch}
+        # another key than those that are kept may be there
+        known = {key: value for key, value in selector.items() if key in labels or key.startswith(_KEPT)}
+        return all(labels.get(key) == value for key, value in known.items())
+
 
 def system_of(labels: Mapping[str, str]) -> OsId | None:
     """A node's system by its labels; None where Node Feature Discovery names none."""
