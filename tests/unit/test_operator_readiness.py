@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from driverforge_core import nodekeys
 from driverforge_operator.plan.actions import Apply, PatchNode
@@ -16,6 +18,7 @@ from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.observed import State
 from support.samples.operatorcases import policy_state
 
+ROOT = Path(__file__).parents[2]
 MORNING, NOON = "2026-01-01T08:00:00Z", "2026-01-01T12:00:00Z"
 
 
@@ -82,6 +85,26 @@ def test_on_where_a_validator_runs() -> None:
         state = cluster()
         nodes = {name: replace(one, labels={**one.labels, **labels}) for name, one in state.nodes.items()}
         assert patch(replace(state, nodes=nodes)).tainted is None
+
+
+def test_a_node_that_nobody_has_labelled_yet_keeps_what_its_kubelet_gave_it() -> None:
+    bare = cluster(tainted=True, labels={})
+    assert not [one for one in plan(bare) if isinstance(one, PatchNode)]
+    assert not [one for one in plan(cluster(labels={})) if isinstance(one, PatchNode)]
+    # without a GPU it goes, and where nobody wants it
+    labels = {nodekeys.KERNEL: "6.8.0-45-generic"}
+    assert patch(cluster(tainted=True, labels=labels)).tainted is False
+    assert patch(cluster(tainted=True, labels={}, wanted="")).tainted is False
+
+
+def test_what_labels_a_new_node_stands_it() -> None:
+    """One without the other would leave a new node tainted for ever."""
+    values = yaml.safe_load((ROOT / "charts/driverforge/values.yaml").read_text())
+    discovery = values["node-feature-discovery"]
+    for part in (discovery["worker"], discovery["master"], values["operator"]):
+        assert {"key": nodekeys.NOT_READY, "operator": "Exists", "effect": "NoSchedule"} in part[
+            "tolerations"
+        ]
 
 
 def test_every_operand_stands_it() -> None:

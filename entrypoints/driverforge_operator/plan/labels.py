@@ -12,7 +12,7 @@ says nothing of this boot. No clock is compared with another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec, SandboxWorkloads
@@ -63,6 +63,9 @@ def label(
     # nobody takes the taint off where no validator runs
     validated = _VALIDATOR in wanted.switches and node.labels.get(f"{nodekeys.DEPLOY}{_VALIDATOR}") != "false"
     ready = readiness(node, wanted=intent.ready_taint and validated, ready_since=ready_since)
+    # a kubelet registers with the taint before anybody can know whether its node has a GPU
+    if intent.ready_taint and not placement.labelled:
+        ready = replace(ready, tainted=node.tainted)
     annotations = {
         key: value
         for key, value in (
