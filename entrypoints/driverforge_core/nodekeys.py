@@ -18,6 +18,8 @@ MIG_CONFIG = "nvidia.com/mig.config"
 GPU_PRODUCT = "nvidia.com/gpu.product"
 VGPU_HOST_DRIVER = "nvidia.com/vgpu.host-driver-version"
 UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
+UPGRADE_STATE, UPGRADE_DONE = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
+"""Where NVIDIA's operator is with an upgrade of a node's driver, and its last word; ours writes none."""
 
 DEPLOY = "nvidia.com/gpu.deploy."
 """Before a component's name: the switch of that component on one node."""

@@ -153,12 +153,28 @@ def test_a_node_that_is_not_ready_or_held_back(tmp_path: Path) -> None:
     assert shut(scene, tmp_path)[1].cause == "ready-taint"
     scene.node["spec"] = {"unschedulable": True}
     assert shut(scene, tmp_path)[1].cause == "cordoned"
+    scene.node["metadata"]["labels"][nodekeys.UPGRADE_STATE] = "upgrade-done"
+    assert shut(scene, tmp_path)[1].cause == "cordoned"
     told = "container runtime is down"
     scene.node["status"]["conditions"] = [
         {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": told}
     ]
     gate, finding = shut(scene, tmp_path)
     assert (gate.name, finding.evidence) == ("kubelet", (told,))
+
+
+def test_an_upgrade_that_nobody_ended_is_named(tmp_path: Path) -> None:
+    """gpu-operator#2549: the label stays, and with it the node is cordoned."""
+    scene = relabelled(**{nodekeys.UPGRADE_STATE: "upgrade-failed"})
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    (labels,) = (gate for gate in gates if gate.name == "deploy labels")
+    assert labels.told.endswith("; nvidia.com/gpu-driver-upgrade-state=upgrade-failed")
+    scene.node["spec"] = {"unschedulable": True}
+    found = shut(scene, tmp_path)[1]
+    assert found.cause == "upgrade-left"
+    assert found.command == (
+        "kubectl label node gpu-0 nvidia.com/gpu-driver-upgrade-state- && kubectl uncordon gpu-0"
+    )
 
 
 def test_a_node_that_is_not_there(tmp_path: Path) -> None:

@@ -45,6 +45,13 @@ def test_all_is_there() -> None:
     assert told(rolled_out(without_labels(), **DONE)) == ("ready", "Reconciled", "")
 
 
+def test_pods_that_are_ready_with_the_old_driver_are_told_apart() -> None:
+    rolled = {**DONE, "desiredNumberScheduled": 5, "numberAvailable": 4, "updatedNumberScheduled": 1}
+    message = told(rolled_out(without_labels(), **rolled))[2]
+    driver = "nvidia-driver-daemonset-ubuntu22.04: 1 of 5 driver pods are ready, and 3 of the old driver"
+    assert driver in message
+
+
 def without_labels(**spec: Any) -> State:
     """The usual cluster, whose policy wants no labels on DaemonSets, and `spec`."""
     state = policy_state("default")

@@ -144,7 +144,17 @@ def switches(scene: Scene) -> Seen:
     if paused := {one: value for one, value in switches.items() if "paused" in value}:
         return _paused(scene, paused)
     told = ", ".join(f"{one}={value}" for one, value in sorted(switches.items()) if value != "true")
-    return Told(OPEN, told or f"{len(switches)} are true")
+    upgrade = _unfinished_upgrade(scene)
+    return Told(OPEN, "; ".join(filter(None, (told or f"{len(switches)} are true", upgrade))))
+
+
+def _unfinished_upgrade(scene: Scene) -> str:
+    """The label of an upgrade that NVIDIA's operator began and nobody ended, '' for none.
+
+    Without that operator it stays for ever; with it, a failed one holds up the others (gpu-operator#2549).
+    """
+    state = scene.labels.get(nodekeys.UPGRADE_STATE, nodekeys.UPGRADE_DONE)
+    return f"{nodekeys.UPGRADE_STATE}={state}" if state != nodekeys.UPGRADE_DONE else ""
 
 
 def _paused(scene: Scene, paused: Mapping[str, str]) -> Seen:
@@ -214,6 +224,13 @@ def taint(scene: Scene) -> Seen:
                 told="who takes it off has not seen the node ready yet",
                 command=f"kubectl taint node {node} {taint.key}-",
             )
+    if scene.node.spec.unschedulable and (upgrade := _unfinished_upgrade(scene)):
+        return Finding(
+            what=f"the node is cordoned, and has the label {upgrade}",
+            cause="upgrade-left",
+            told="NVIDIA's operator began to upgrade its driver, and did not come to an end",
+            command=f"kubectl label node {node} {nodekeys.UPGRADE_STATE}- && kubectl uncordon {node}",
+        )
     if scene.node.spec.unschedulable:
         return Finding(
             what="the node is cordoned",

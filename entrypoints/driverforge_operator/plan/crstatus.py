@@ -276,7 +276,11 @@ def _waits_for(pool: PoolSummary) -> str:
     if pool["reason"]:
         return f"{name} is not rolled out yet"
     ready = min(pool["ready"], pool["upToDate"])
-    return "" if ready == desired else f"{name}: {ready} of {desired} driver pods are ready"
+    if ready == desired:
+        return ""
+    # a driver is exchanged when its pod is deleted, and until then the old one works
+    old = pool["ready"] - ready
+    return f"{name}: {ready} of {desired} driver pods are ready{f', and {old} of the old driver' * bool(old)}"
 
 
 def _ready(reason: str, message: str = "") -> tuple[ConditionNow, ...]:
