@@ -44,7 +44,10 @@ class KubernetesClient:
         while True:
             query = f"limit={self._page}&labelSelector={quote(labels)}&continue={quote(after)}"
             page = self._request("GET", f"{path}?{query}") or {}
-            yield from page.get("items") or ()
+            kind, items = str(page.get("kind")), page.get("items")
+            if not (kind.endswith("List") and isinstance(items, list)):
+                raise _misled(path, f"a list was asked for, and {kind} is not a whole one")
+            yield from items
             after = (page.get("metadata") or {}).get("continue") or ""
             if not after:
                 return
@@ -88,7 +91,7 @@ class KubernetesClient:
                 details=[f"{where}: {error!r}"],
                 resolution="look whether the node reaches the API server; this is tried again",
             ) from error
-        if response.status == http.client.NOT_FOUND and absent_ok:
+        if absent_ok and _says_absent(response.status, text):
             return None
         if len(text) > self._largest:
             raise Unavailable(
@@ -101,17 +104,39 @@ class KubernetesClient:
 
 
 def _object(path: str, text: bytes) -> JsonObject:
+    """An object of the API, which says its kind."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unavailable(f"the answer to {path} is no JSON", details=[str(error)]) from error
-    if not isinstance(found, dict):
-        raise Unavailable(f"the answer to {path} is no JSON object")
+        raise _misled(path, f"it is no JSON: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
+        raise _misled(path, "it is no JSON object of the API")
     return found
+
+
+def _says_absent(status: int, text: bytes) -> bool:
+    """Whether the server itself says that something is not there: a proxy that is lost answers 404, too."""
+    if status != http.client.NOT_FOUND:
+        return False
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and (found.get("kind"), found.get("reason")) == ("Status", "NotFound")
+
+
+def _misled(path: str, why: str) -> TemporaryFailure:
+    return TemporaryFailure(
+        f"the answer to {path.partition('?')[0]} is not the API server's",
+        details=[why],
+        resolution="look for a proxy between this node and the API server; this is tried again",
+    )
 
 
 def _refusal(asked: str, status: int, text: bytes) -> Unavailable | NotPermitted:
     details = [f"HTTP status {status}", text[:2000].decode(errors="replace")]
+    if status == http.client.NOT_FOUND and not _says_absent(status, text):
+        return _misled(asked, "; ".join(details))
     if status in (401, 403):
         return NotPermitted(
             f"the API server does not let us {asked}",

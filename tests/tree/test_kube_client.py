@@ -41,7 +41,7 @@ class Server:
 
     account: Path
     status: int = 200
-    body: bytes = b"{}"
+    body: bytes = b'{"kind": "Node"}'
     host: str = ""
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
@@ -107,7 +107,7 @@ def server(request: pytest.FixtureRequest, certificate: Path, tmp_path: Path) ->
 
 def test_a_pod_finds_its_cluster_and_logs_in_with_the_token_of_now(server: Server) -> None:
     client = server.client()
-    assert client.get(NODE) == {}
+    assert client.get(NODE) == {"kind": "Node"}
     (server.account / "token").write_text("second\n")
     client.get(NODE)
     assert [one.headers["Authorization"] for one in server.asked] == ["Bearer first", "Bearer second"]
@@ -131,7 +131,8 @@ def test_a_write_says_what_kind_of_change_it_is(server: Server) -> None:
 
 def test_a_list_goes_on_until_the_server_has_no_more(server: Server) -> None:
     def page(name: str, after: str) -> bytes:
-        found: dict[str, Any] = {"items": [{"name": name}], "metadata": {"continue": after}}
+        found: dict[str, Any] = {"kind": "NodeList", "items": [{"name": name}]}
+        found["metadata"] = {"continue": after}
         return json.dumps(found).encode()
 
     server.body = page("a", "to/b&c")
@@ -147,7 +148,7 @@ def test_a_list_goes_on_until_the_server_has_no_more(server: Server) -> None:
 
 
 def test_what_is_not_there_is_none_to_read_and_nothing_to_delete(server: Server) -> None:
-    server.status = 404
+    server.status, server.body = 404, b'{"kind": "Status", "reason": "NotFound"}'
     client = server.client()
     assert client.get(NODE) is None
     client.delete(NODE)
@@ -177,11 +178,37 @@ def test_a_refusal_is_what_it_means_with_the_servers_words(
     assert tuple(caught.value.details) == (f"HTTP status {status}", "a secret? no")
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b"null", b"<html>", b"[" * 100_000])
 def test_an_answer_that_is_no_object_is_told(server: Server, body: bytes) -> None:
     server.body = body
-    with pytest.raises(Unavailable, match="no JSON"):
-        server.client().get(NODE)
+    client = server.client()
+    for ask in (client.get, client.delete, lambda path: list(client.list(path))):
+        with pytest.raises(TemporaryFailure, match=f"the answer to {NODE} is not the API server's"):
+            ask(NODE)
+
+
+@pytest.mark.parametrize("body", [b"default backend - 404", b"", b"{}", b"[]", b'{"kind": "Status"}'])
+def test_a_404_of_somebody_else_is_no_word_about_objects(server: Server, body: bytes) -> None:
+    server.status, server.body = 404, body
+    client = server.client()
+    for ask in (client.get, client.delete, lambda path: list(client.list(path))):
+        with pytest.raises(TemporaryFailure, match="is not the API server's"):
+            ask(NODE)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"kind": "NodeList"},
+        {"kind": "NodeList", "items": None},
+        {"kind": "Node", "items": []},
+        {"kind": "Status", "status": "Success"},
+    ],
+)
+def test_a_list_that_is_not_whole_is_not_an_empty_one(server: Server, found: dict[str, Any]) -> None:
+    server.body = json.dumps(found).encode()
+    with pytest.raises(TemporaryFailure, match="is not the API server's"):
+        list(server.client().list("/api/v1/nodes"))
 
 
 def test_a_server_that_does_not_answer_is_named_as_one_writes_it(server: Server) -> None:

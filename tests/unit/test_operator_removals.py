@@ -146,11 +146,14 @@ def test_nodes_that_are_gone_take_their_pool_along(of: CustomResource) -> None:
     assert len([one for one in none if one.startswith("DaemonSet")]) == sum(
         ref.kind == "DaemonSet" for ref in whole.objects
     )
-    # what all drivers share goes after the last one
     assert "ConfigMap nvidia-driver-startup-probe" not in none
-    alone = {ref: one for ref, one in whole.objects.items() if ref.kind != "DaemonSet"}
-    after = replace(whole, nodes={}, objects=alone)
-    assert "ConfigMap nvidia-driver-startup-probe" in deleted(plan(after))
+
+
+def test_what_all_drivers_share_goes_after_the_last_one() -> None:
+    gone = replace(state(), policies={})
+    rest = {ref: one for ref, one in gone.objects.items() if ref.kind != "DaemonSet"}
+    assert "ConfigMap nvidia-driver-startup-probe" not in deleted(plan(gone))
+    assert "ConfigMap nvidia-driver-startup-probe" in deleted(plan(replace(gone, objects=rest)))
 
 
 def test_drivers_of_another_kind_go_though_their_nodes_are_there() -> None:

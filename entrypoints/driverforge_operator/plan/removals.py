@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT
+from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT, startup_probe
 from driverforge_operator.operands.manifest import manifest, pod
 from driverforge_operator.operands.setting import CRIO, DOCKER
 from driverforge_operator.operands.table import Operand
@@ -53,7 +53,14 @@ def removals(
 ) -> Removals:
     """`unwanted` are those of the `objects` that nobody wants, as far as that can be said."""
     known = {one.metadata.uid: _observed(one) for one in resources}
-    going = _explained(unwanted, known.keys(), objects=objects, nodes=nodes, openshift=openshift)
+    going = _explained(
+        unwanted,
+        known.keys(),
+        objects=objects,
+        nodes=nodes,
+        openshift=openshift,
+        namespace=intent.namespace,
+    )
     held: dict[str, str] = {}
     pending: set[str] = set()
     for uid, refs in _by_owner(_unexplained(going, intent, planned, operands)).items():
@@ -87,20 +94,23 @@ def _explained(
     objects: Mapping[Ref, Document],
     nodes: Mapping[str, Node],
     openshift: bool,
+    namespace: str,
 ) -> dict[Ref, Document]:
     """What may go as far as others say: nothing of a resource whose pods are on nodes that are not known.
 
-    `known` are the uids of resources that are there. What serves all goes after the last driver.
+    `known` are the uids of resources that are there. What all drivers share goes after the last of them, and
+    after the last driver.
     """
     if not openshift and any(ref.kind == _CONSTRAINTS for ref in objects):
         return {}
     misseen = {uid for one in unwanted.values() if _elsewhere(one, nodes) for uid in owners(one)}
     misseen.intersection_update(known)
-    drivers = any(_is_driver(one) for one in objects.values())
+    served = known or any(_is_driver(one) for one in objects.values())
+    shared = {Ref.of(one) for one in startup_probe(namespace)} if served else ()
     return {
         ref: one
         for ref, one in unwanted.items()
-        if (not misseen.intersection(its) if (its := owners(one)) else not drivers)
+        if ref not in shared and not misseen.intersection(owners(one))
     }
 
 

@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import yaml
 
 from support.cluster.kubernetes import OPERATOR, Api
+from support.fakes.apianswers import Reply
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -41,13 +42,15 @@ class Asked:
 class Fault:
     """What happens instead, or beside.
 
-    A status answers in the server's place. `cut` closes the connection without an answer: 'before' the server
-    has seen the request, or 'after' it has done what was asked. `delay` is in seconds, before all else.
-    `then` is called at the same moment as `cut` cuts.
+    A status or a `reply` answers in the server's place; what it answers itself is `mangled`. `cut` closes
+    the connection without an answer: 'before' the server has seen the request, or 'after' it has done what
+    was asked. `delay` is in seconds, before all else. `then` is called at the same moment as `cut` cuts.
     """
 
     status: int = 0
     retry_after: int = 0
+    reply: Reply | None = None
+    mangled: Callable[[bytes], bytes] | None = None
     cut: str = ""
     delay: float = 0
     then: Callable[[], object] = lambda: None
@@ -120,6 +123,12 @@ def fault_proxy(api: Api) -> Iterator[FaultProxy]:
             time.sleep(fault.delay)
             if fault.status:
                 self.refuse(fault.status, fault.retry_after)
+            elif fault.reply:
+                self.reply(fault.reply)
+            elif fault.mangled:
+                with closing(self.connect()) as connection:
+                    found = self.ask(connection, body)
+                    self.reply(Reply(status=found.status, body=fault.mangled(found.read())))
             elif fault.cut == "before":
                 self.cut(fault)
             elif fault.cut == "after":
@@ -155,14 +164,17 @@ def fault_proxy(api: Api) -> Iterator[FaultProxy]:
 
         def refuse(self, status: int, retry_after: int) -> None:
             message = {"kind": "Status", "message": "as the test says", "code": status}
-            body = json.dumps(message).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
+            self.reply(Reply(status=status, body=json.dumps(message).encode()), retry_after)
+
+        def reply(self, reply: Reply, retry_after: int = 0) -> None:
+            self.send_response(reply.status)
+            self.send_header("Content-Type", reply.kind)
+            self.send_header("Content-Length", str(len(reply.body)))
             if retry_after:
                 self.send_header("Retry-After", str(retry_after))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(reply.body[: len(reply.body) - reply.short])
+            self.close_connection = bool(reply.short)
 
         def cut(self, fault: Fault) -> None:
             fault.then()
