@@ -14,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from driverctl import cli
 from driverforge_core.errors import DriverforgeError
+from driverforge_host.adapters.real import real_host
+from driverforge_host.adapters.sockets import UnixSockets
+from driverforge_host.gpu.roots import DriverRoots
+from driverforge_toolkit.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_toolkit.toolkit.releases import Layout
+from driverforge_toolkit.watch.look import Observer, WatchTargets
 from support.machines.runtimenode import NAMES, RuntimeNode, open_node
 from support.process import children, missing, running, until
 from support.skipping import provided
@@ -139,6 +147,30 @@ def commands(pid: int) -> set[str]:
 def descendants(pid: int) -> list[int]:
     found = children(pid)
     return [*found, *(below for child in found for below in descendants(child))]
+
+
+def test_doctor_and_watch_say_it_first(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+    """The watch looks again when the spec is gone, though no file of containerd's own has changed."""
+    node.driverctl("apply")
+    system = RuntimeSystem(
+        host=real_host(), sockets=UnixSockets(), request=RuntimeRequest(wanted=wanted_handlers())
+    )
+    observer = Observer(
+        WatchTargets(system=system, layout=Layout(install_dir=str(node.home)), roots=DriverRoots())
+    )
+    assert observer.look().runtimes[0].stated is not None
+    quiet = observer.fingerprint()
+    spec = node.etc / "spec.json"
+    spec.write_text("{")
+    assert observer.fingerprint() != quiet
+    [seen] = observer.look().runtimes
+    assert seen.stated is None
+    assert f"{spec}: failed to parse base OCI spec" in seen.refusal[0]
+    capsys.readouterr()
+    assert cli.run(["doctor"], real_host) == 1
+    told = capsys.readouterr().out
+    assert "restart-doomed" in told
+    assert f'{node.etc}/site.toml:6: base_runtime_spec = "{spec}"' in told
 
 
 def test_harmless_news_are_told_and_go_through(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,6 +156,14 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["spec-version"],
     ),
+    "imports and a spec that are gone": (
+        {
+            "etc/containerd/config.toml": 'version = 2\nimports = ["site.toml", "/elsewhere/site.toml"]\n'
+            + ROOT.decode().removeprefix("version = 2\n")
+            + 'base_runtime_spec = "/etc/containerd/spec.json"\n',
+        },
+        ["restart-doomed"],
+    ),
     "a broken file": ({"etc/containerd/config.toml": "version = \n"}, ["config-broken"]),
     "a broken daemon.json": ({"etc/docker/daemon.json": "{,}"}, ["config-broken"]),
     "after a driver update and a reboot": (

@@ -186,6 +186,16 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
             facts(containerd(GOOD)),
         )
     ],
+    "restart-doomed": [
+        (
+            facts(replace(containerd(GOOD), doomed=("/etc/spec.json is not there",))),
+            facts(containerd(GOOD)),
+        ),
+        (
+            facts(replace(containerd(GOOD), doomed=("`mirrors` cannot be set",), runs=True)),
+            facts(replace(containerd(GOOD), doomed=("it starts without its CRI plugin",))),
+        ),
+    ],
     "cri-disabled": [
         # docker's own containerd
         (

@@ -134,7 +134,7 @@ def test_imports_by_name_have_to_be_there(tmp_path: Path) -> None:
 def test_the_lines_that_name_what_a_fault_names() -> None:
     files = as_files(
         {
-            "/c.toml": b'version = 2\n# "/etc/spec.json"\nx = "/etc/spec.json"\ny = "/etc/spec.json.old"\n',
+            "/c.toml": b'version = 2\n# "/etc/spec.json"\nx = "/etc/spec.json"\n\ny = "/etc/spec.json.old"\n',
             "/d.toml": b'[registry.mirrors."x"]\nmirrorsome = 1\n',
         }
     )

@@ -34,6 +34,8 @@ class RuntimeEvidence:
     # files of its drop-in folders that it does not read
     loose: Mapping[str, Document] = field(default_factory=dict)
     broken: tuple[str, ...] = ()  # why its files cannot be read, in our words or in those of its own program
+    # why it would not serve pods after its next start, and the lines that this is about
+    doomed: tuple[str, ...] = ()
     runs: bool = False  # its process was seen
     reported: Handlers | None = None  # of the running process
     unit: str = ""

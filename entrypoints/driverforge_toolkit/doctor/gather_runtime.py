@@ -13,7 +13,7 @@ from driverforge_host.ports import Files, Host, Sockets
 from driverforge_toolkit.doctor import runtime_files
 from driverforge_toolkit.doctor.evidence import RuntimeEvidence
 from driverforge_toolkit.runtime import journal
-from driverforge_toolkit.runtime.backends import config_files
+from driverforge_toolkit.runtime.backends import config_files, start_rules
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
 from driverforge_toolkit.runtime.find import selection
 from driverforge_toolkit.runtime.find.daemon import daemon_behind
@@ -34,7 +34,7 @@ from driverforge_toolkit.runtime.model import (
     WantedHandlers,
 )
 from driverforge_toolkit.runtime.request import RuntimeRequest
-from driverforge_toolkit.runtime.transaction import refused
+from driverforge_toolkit.runtime.transaction import next_start, refused
 
 STARTING = re.compile(r'msg="starting containerd".*\bversion=v?(\d+)\.(\d+)\.(\d+)')
 
@@ -203,12 +203,15 @@ def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence
     if evidence.broken:
         return evidence
     try:
-        effective_configuration(host, daemon, files, files)
+        view = effective_configuration(host, daemon, files, files)
     except InputError as error:
         return replace(evidence, broken=(error.brief, *error.details))
     except DriverforgeError:
         return evidence  # its program cannot be run here
-    return evidence
+    if daemon.kind != "containerd" or evidence.doomed:
+        return evidence
+    faults = next_start.faults_of_start(host, daemon, files, view, files)
+    return replace(evidence, doomed=(*faults, *start_rules.stating_lines(files, faults)))
 
 
 def from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Contents]:
@@ -235,7 +238,24 @@ def from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Cont
     except InputError as error:
         return replace(evidence, broken=(error.brief, *error.details)), {}
     texts = {path: (file.data or b"").decode("utf-8", "replace") for path, file in files.items()}
-    return replace(evidence, documents=documents, texts=texts, loose=beside), files
+    evidence = replace(evidence, documents=documents, texts=texts, loose=beside)
+    return replace(evidence, doomed=_doomed(host.node, daemon, evidence, files)), files
+
+
+def _doomed(
+    node: Files, daemon: RuntimeDaemon, evidence: RuntimeEvidence, files: Contents
+) -> tuple[str, ...]:
+    """Why it would not serve pods after its next start, by rules.
+
+    A file counts as gone only where its folder is there: a dump may not have that.
+    """
+    if daemon.kind != "containerd":
+        return ()
+    missing = start_rules.missing_imports(node, daemon, files)
+    there = {path: importer for path, importer in missing.items() if node.is_dir(path.rpartition("/")[0])}
+    view = runtime_files.effective(evidence)
+    faults = (*next_start.imports_told(there), *start_rules.start_faults(node, view))
+    return (*faults, *start_rules.stating_lines(files, faults))
 
 
 def _unread_files(node: Files, daemon: RuntimeDaemon, read_files: Contents) -> Iterator[str]:

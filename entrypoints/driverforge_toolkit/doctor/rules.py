@@ -41,6 +41,13 @@ RULES: tuple[Rule, ...] = (
         issues=("gpu-operator#1323", "gpu-operator#1367", "toolkit#803"),
     ),
     Rule(
+        id="restart-doomed",
+        check=rules_runtime.restart_doomed,
+        symptom="the runtime runs, and does not come back from its next restart; or it is down since then",
+        cause="a file that it reads at its start was changed since: an import or a base_runtime_spec that is "
+        "gone, a spec that is no JSON, `mirrors` beside `config_path`",
+    ),
+    Rule(
         id="changed-runtime-down",
         check=rules_runtime.changed_runtime_down,
         symptom="the node is NotReady, and no runtime answers",

@@ -46,6 +46,22 @@ def config_broken(evidence: NodeEvidence) -> Diagnosis | None:
     )
 
 
+def restart_doomed(evidence: NodeEvidence) -> Diagnosis | None:
+    """What a rule of its own names, with a cure, is left to that."""
+    for runtime in evidence.containerds:
+        told = runtime_files.default(runtime) not in ("", *runtime_files.handlers(runtime)) or any(
+            "no corresponding runtime" in line or "without its CRI plugin" in line for line in runtime.doomed
+        )
+        if runtime.doomed and not runtime.broken and not told:
+            return Diagnosis(
+                what="containerd would not serve pods after its next start, with its files as they are",
+                evidence=runtime.doomed,
+                command="repair what it names"
+                + ("; it runs on with what it read at its start" if runtime.runs else ""),
+            )
+    return None
+
+
 def cri_disabled(evidence: NodeEvidence) -> Diagnosis | None:
     for runtime in evidence.containerds:
         for path, document in runtime.documents.items():

@@ -6,7 +6,7 @@ The cheap way is to compare stamps (stat(2)) of the files that matter, so an idl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from driverforge_core.errors import DriverforgeError, InputError
 from driverforge_host.gpu.roots import DriverRoots
@@ -17,10 +17,16 @@ from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.backends import config_files, template
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
+from driverforge_toolkit.runtime.backends.start_rules import (
+    missing_imports,
+    spec_files,
+    start_faults,
+    stating_lines,
+)
 from driverforge_toolkit.runtime.find.daemon import daemon_behind, version_of, version_text
 from driverforge_toolkit.runtime.formats.configfile import Contents
 from driverforge_toolkit.runtime.model import RuntimeDaemon
-from driverforge_toolkit.runtime.transaction import restore
+from driverforge_toolkit.runtime.transaction import next_start, restore
 from driverforge_toolkit.runtime.transaction.change_plan import RuntimeSystem
 from driverforge_toolkit.toolkit.releases import Layout
 from driverforge_toolkit.watch.findings import FileState, InstalledState, Observation, RuntimeSeen, SpecSeen
@@ -54,6 +60,7 @@ class _DaemonAnswer:
     files: Contents
     stated: Mapping[str, str] | None
     refusal: tuple[str, ...]
+    specs: Mapping[str, object] = field(default_factory=dict)  # the specs that it reads, with their stamps
 
 
 class Observer:
@@ -94,7 +101,8 @@ class Observer:
             except (DriverforgeError, FileNotFoundError) as error:
                 problems[entry.config] = _lines(error)
                 continue
-            paths += self._answers[entry.config].files if entry.config in self._answers else ()
+            if answer := self._answers.get(entry.config):
+                paths += (*answer.files, *answer.specs)
             runtimes += [seen] if seen else []
         self._paths = tuple(dict.fromkeys(paths))
         installed = replace(installed, release=targets.layout.current(node))
@@ -149,15 +157,37 @@ class Observer:
         )
         daemon = before.daemon if before and same else self._find(entry)
         files = config_files.read_files(host, daemon, known=before.files if before else None)
-        if before and files == before.files and daemon.version == before.daemon.version:
+        if (
+            before
+            and files == before.files
+            and daemon.version == before.daemon.version
+            and before.specs == {path: host.node.stamp(path) for path in before.specs}
+        ):
             return replace(before, daemon=daemon)
         try:
             view = effective_configuration(host, daemon, files, files)
         except InputError as error:
             return _DaemonAnswer(daemon=daemon, files=files, stated=None, refusal=_lines(error))
+        faults = self._faults(daemon, files, view)
+        specs = spec_files(view) if daemon.kind == "containerd" else ()
         return _DaemonAnswer(
-            daemon=daemon, files=files, stated=BACKENDS[entry.kind].handlers(view), refusal=()
+            daemon=daemon,
+            files=files,
+            stated=None if faults else BACKENDS[entry.kind].handlers(view),
+            refusal=(*faults, *stating_lines(files, faults)),
+            specs={path: host.node.stamp(path) for path in specs},
         )
+
+    def _faults(self, daemon: RuntimeDaemon, files: Contents, view: Mapping[str, object]) -> tuple[str, ...]:
+        """Why it would not come back from a restart; rehearsed where something changed since its start."""
+        host = self.targets.system.host
+        if daemon.kind != "containerd":
+            return ()
+        if missing := missing_imports(host.node, daemon, files):
+            return next_start.imports_told(missing)
+        if not next_start.changed_since_start(host, daemon, (*files, *spec_files(view))):
+            return start_faults(host.node, view)
+        return next_start.faults_of_start(host, daemon, files, view, files)
 
     def _find(self, entry: journal.JournalEntry) -> RuntimeDaemon:
         """The daemon that runs, else the one that the journal knows."""

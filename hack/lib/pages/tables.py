@@ -127,8 +127,9 @@ _DOCTOR = """\
 
 The doctor looks for known problems of the container runtime, CDI specs and the toolkit. It prints each that
 shows, with its evidence and the next command, which a shell takes as it is: behind a `#` stands what a person
-has to know or to do. It changes nothing; with `--root` it also asks no process and starts no program. The
-last line says what there was to look at, and names a runtime that does not run.
+has to know or to do. It changes nothing; with `--root` it also asks no process and starts no program. On a
+node it rehearses containerd's next start ([how](runtime.md#what-happens-in-order)). The last line says what
+there was to look at, and names a runtime that does not run.
 
 Exit status 0: nothing was found; 1: something was; any other: the look failed (77: it needs root).
 

@@ -6,7 +6,7 @@ next restart, together with our change; where it keeps the daemon down, no roll-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from driverforge_core import log
 from driverforge_core.errors import Unsupported
@@ -34,8 +34,12 @@ def check_imports(host: Host, daemon: RuntimeDaemon, files: Contents) -> None:
     """
     missing = missing_imports(host.node, daemon, files) if daemon.kind == "containerd" else {}
     if missing:
-        faults = [f"{path}, which {importer} imports, is not there" for path, importer in missing.items()]
-        raise _refusal(daemon, files, faults)
+        raise _refusal(daemon, files, imports_told(missing))
+
+
+def imports_told(missing: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence for each of the `missing_imports`."""
+    return tuple(f"{path}, which {importer} imports, is not there" for path, importer in missing.items())
 
 
 def check_restart(
@@ -48,8 +52,7 @@ def check_restart(
     """What else a restart puts in force, a sentence each.
 
     `coming` is what the daemon reads then, `there` what it would read today, each with its view of these
-    files. Raises Unsupported if it would not serve pods, and as
-    `distributions.next_root`.
+    files. Raises Unsupported if it would not serve pods, and as `distributions.next_root`.
     """
     if activation != "restart":
         return ()
@@ -91,7 +94,7 @@ def faults_of_start(
     return outcome.faults
 
 
-def _refusal(daemon: RuntimeDaemon, files: Contents, faults: tuple[str, ...] | list[str]) -> Unsupported:
+def _refusal(daemon: RuntimeDaemon, files: Contents, faults: tuple[str, ...]) -> Unsupported:
     return Unsupported(
         f"refused: {daemon.kind} would not come back from a restart, with its files as they are",
         details=[*faults, *stating_lines(files, faults)],
@@ -101,16 +104,20 @@ def _refusal(daemon: RuntimeDaemon, files: Contents, faults: tuple[str, ...] | l
 
 
 def _news(host: Host, seen: ObservedRuntime, view: View) -> tuple[str, ...]:
-    """What others changed since the daemon's start, which is when its socket was made."""
-    node, daemon, entry = host.node, seen.daemon, seen.entry
-    began = node.stamp(daemon.socket) if daemon.pid and daemon.kind == "containerd" else None
-    if began is None:
-        return ()
-    ours = (
-        {file.path for file in entry.files if data_of(seen.disk, file.path) == file.written} if entry else ()
-    )
+    written = seen.entry.files if seen.entry else ()
+    ours = {file.path for file in written if data_of(seen.disk, file.path) == file.written}
     return tuple(
         f"a restart puts this in force, too: {path}, which changed since the daemon's start"
-        for path in (*seen.disk, *spec_files(view))
-        if path not in ours and (stamp := node.stamp(path)) is not None and stamp[3] > began[3]
+        for path in changed_since_start(host, seen.daemon, (*seen.disk, *spec_files(view)))
+        if path not in ours
+    )
+
+
+def changed_since_start(host: Host, daemon: RuntimeDaemon, paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of the files that changed since containerd's start, which is when its socket was made."""
+    began = host.node.stamp(daemon.socket) if daemon.pid and daemon.kind == "containerd" else None
+    return tuple(
+        path
+        for path in paths
+        if began is not None and (stamp := host.node.stamp(path)) is not None and stamp[3] > began[3]
     )
