@@ -77,6 +77,9 @@ def test_doomed_restarts_are_refused_untouched(node: RuntimeNode) -> None:
     site.rename(node.etc / "away")
     assert str(site) in refused(node, "apply")
     (node.etc / "away").rename(site)
+    node.config.rename(node.etc / "away")
+    assert f"{node.config}, which its command line names, is not there" in refused(node, "apply")
+    (node.etc / "away").rename(node.config)
     whole = site.read_text()
     site.write_text(
         f'{whole}[{CRI}.registry]\n  config_path = "/etc/certs"\n'

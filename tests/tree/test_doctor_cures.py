@@ -33,7 +33,7 @@ BASE = "/usr/local/nvidia"
 CONFIG_TOML = f"{BASE}/toolkit/.config/nvidia-container-runtime/config.toml"
 FIXTURE = Path(__file__).parents[1] / "cases/toolkit/golden-cdi/fixture-tree.txt"
 # what only a person can do: nothing of it is run
-TOLD = {"config-broken", "change-refused", "folder-read-only"}
+TOLD = {"config-broken", "change-refused", "folder-read-only", "restart-doomed"}
 # a log keeps its lines: what is printed is run, and the rule goes on speaking
 LOGGED = {"restart-loop", "sighup-death", "selinux-denials"}
 # absolute paths of the node, in what a shell is given

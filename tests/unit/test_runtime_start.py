@@ -92,15 +92,18 @@ def view(section: tuple[str, ...], inner: Mapping[str, object]) -> dict[str, obj
 
 def test_a_spec_that_is_gone_or_no_json_is_a_fault(tmp_path: Path) -> None:
     node = fake_node(tmp_path).host.node
-    node.make_dirs("/etc")
     spec = {"containerd": {"runtimes": {"kata": {"base_runtime_spec": "/etc/spec.json"}}}}
-    assert start_faults(node, view(CRI_V3, spec)) == ("base_runtime_spec: /etc/spec.json is not there",)
+    gone = ("base_runtime_spec: /etc/spec.json is not there",)
+    assert start_faults(node, view(CRI_V3, spec), live=True) == gone
+    assert start_faults(node, view(CRI_V3, spec), live=False) == (), "a dump without /etc"
+    node.make_dirs("/etc")
+    assert start_faults(node, view(CRI_V3, spec), live=False) == gone
     node.write_atomic("/etc/spec.json", b"{")
-    assert start_faults(node, view(CRI_V2, spec))[0].startswith(
+    assert start_faults(node, view(CRI_V2, spec), live=True)[0].startswith(
         "base_runtime_spec: /etc/spec.json is not JSON"
     )
     node.write_atomic("/etc/spec.json", b"{}")
-    assert start_faults(node, view(CRI_V2, spec)) == ()
+    assert start_faults(node, view(CRI_V2, spec), live=True) == ()
 
 
 def test_registries_are_told_in_one_way_only(tmp_path: Path) -> None:
@@ -111,9 +114,12 @@ def test_registries_are_told_in_one_way_only(tmp_path: Path) -> None:
         f"`{key}` cannot be set when `config_path` is provided" for key in ("mirrors", "configs.b.tls")
     )
     for section in (CRI_V2, images):
-        assert start_faults(node, view(section, {"registry": both})) == said
-        assert start_faults(node, view(section, {"registry": {**both, "config_path": ""}})) == ()
-        assert start_faults(node, view(section, {"registry": {"config_path": "/x", "mirrors": {}}})) == ()
+        assert start_faults(node, view(section, {"registry": both}), live=True) == said
+        assert start_faults(node, view(section, {"registry": {**both, "config_path": ""}}), live=True) == ()
+        assert (
+            start_faults(node, view(section, {"registry": {"config_path": "/x", "mirrors": {}}}), live=True)
+            == ()
+        )
 
 
 def test_imports_by_name_have_to_be_there(tmp_path: Path) -> None:

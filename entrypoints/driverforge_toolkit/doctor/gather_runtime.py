@@ -245,16 +245,11 @@ def from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Cont
 def _doomed(
     node: Files, daemon: RuntimeDaemon, evidence: RuntimeEvidence, files: Contents
 ) -> tuple[str, ...]:
-    """Why it would not serve pods after its next start, by rules.
-
-    A file counts as gone only where its folder is there: a dump may not have that.
-    """
+    """Why it would not serve pods after its next start, by rules."""
     if daemon.kind != "containerd":
         return ()
-    missing = start_rules.missing_imports(node, daemon, files)
-    there = {path: importer for path, importer in missing.items() if node.is_dir(path.rpartition("/")[0])}
-    view = runtime_files.effective(evidence)
-    faults = (*next_start.imports_told(there), *start_rules.start_faults(node, view))
+    gone = next_start.files_gone(node, daemon, files)
+    faults = (*gone, *start_rules.start_faults(node, runtime_files.effective(evidence), live=daemon.pid != 0))
     return (*faults, *start_rules.stating_lines(files, faults))
 
 

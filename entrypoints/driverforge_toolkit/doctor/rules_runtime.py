@@ -56,8 +56,9 @@ def restart_doomed(evidence: NodeEvidence) -> Diagnosis | None:
             return Diagnosis(
                 what="containerd would not serve pods after its next start, with its files as they are",
                 evidence=runtime.doomed,
-                command="repair what it names"
-                + ("; it runs on with what it read at its start" if runtime.runs else ""),
+                command="# repair what it names, before anybody restarts it"
+                if runtime.runs
+                else f"# repair what it names, then: systemctl restart {runtime.service}",
             )
     return None
 

@@ -18,7 +18,6 @@ from driverforge_toolkit.runtime.backends import config_files, template
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
 from driverforge_toolkit.runtime.backends.effective import effective_configuration
 from driverforge_toolkit.runtime.backends.start_rules import (
-    missing_imports,
     spec_files,
     start_faults,
     stating_lines,
@@ -183,10 +182,10 @@ class Observer:
         host = self.targets.system.host
         if daemon.kind != "containerd":
             return ()
-        if missing := missing_imports(host.node, daemon, files):
-            return next_start.imports_told(missing)
+        if gone := next_start.files_gone(host.node, daemon, files):
+            return gone
         if not next_start.changed_since_start(host, daemon, (*files, *spec_files(view))):
-            return start_faults(host.node, view)
+            return start_faults(host.node, view, live=True)
         return next_start.faults_of_start(host, daemon, files, view, files)
 
     def _find(self, entry: journal.JournalEntry) -> RuntimeDaemon:

@@ -53,8 +53,9 @@ LEFT_OUT = (
 )
 # what a start runs into here and not on the node, or may: no verdict
 SURROUNDINGS = re.compile(
-    r"read-only file system|snapshotter|default route|address already in use|cannot assign requested address|"
-    r"required plugin|operation not permitted|cannot allocate memory|out of memory|no space left|"
+    rf"read-only file system|snapshotter\W+(?:overlayfs|native|{'|'.join(SHARED)})\b|"
+    r"default route|address already in use|cannot assign requested address|"
+    r"operation not permitted|cannot allocate memory|out of memory|no space left|"
     r"Failed to run CRI service",
     re.IGNORECASE,
 )
@@ -132,6 +133,9 @@ def _unfit(daemon: RuntimeDaemon, files: Contents, view: Mapping[str, object]) -
     for path in (("io.containerd.service.v1.tasks-service", "rdt_config_file"),):
         if lookup(view, ("plugins", *path)) not in ("", REMOVED):
             return "it would set up the processor's resource control (RDT)"
+    required = view.get("required_plugins")
+    if isinstance(required, list) and (needed := sorted(set(required) & set(LEFT_OUT))):
+        return f"it would need {needed[0]}, which reaches beyond it"
     used = {
         str(lookup(view, path))
         for section in cri_sections(view)

@@ -25,9 +25,12 @@ MOST = 5  # lines that are named for one fault
 _TOKEN = re.compile(r"`(\w+)`|(/[^\s:\"'`,]+)")
 
 
-def start_faults(node: Files, view: Mapping[str, object]) -> tuple[str, ...]:
-    """Why the CRI plugin would not load with the configuration `view`, a sentence each."""
-    return (*_spec_faults(node, view), *_registry_faults(view))
+def start_faults(node: Files, view: Mapping[str, object], *, live: bool) -> tuple[str, ...]:
+    """Why the CRI plugin would not load with the configuration `view`, a sentence each.
+
+    `live` is False for a copy of a node's files.
+    """
+    return (*_spec_faults(node, view, live=live), *_registry_faults(view))
 
 
 def missing_imports(node: Files, daemon: RuntimeDaemon, files: Contents) -> dict[str, str]:
@@ -43,9 +46,18 @@ def missing_imports(node: Files, daemon: RuntimeDaemon, files: Contents) -> dict
             continue
         seen.add(path)
         names = imports.imported_files(node, daemon, path, files)
-        found |= {name: path for name in names if data_of(files, name) is None and not node.exists(name)}
+        found |= {
+            name: path
+            for name in names
+            if data_of(files, name) is None and _is_gone(node, name, live=daemon.pid != 0)
+        }
         todo += names
     return found
+
+
+def _is_gone(node: Files, path: str, *, live: bool) -> bool:
+    """Whether a file is not there; a copy of a node's files may lack it where it lacks the folder, too."""
+    return not node.exists(path) and (live or node.is_dir(path.rpartition("/")[0] or "/"))
 
 
 def stating_lines(files: Contents, faults: Sequence[str]) -> tuple[str, ...]:
@@ -77,11 +89,10 @@ def spec_files(view: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(table[SPEC]) for table in tables if table.get(SPEC)))
 
 
-def _spec_faults(node: Files, view: Mapping[str, object]) -> Iterator[str]:
+def _spec_faults(node: Files, view: Mapping[str, object], *, live: bool) -> Iterator[str]:
     for path in spec_files(view):
         if not node.exists(path):
-            # a copy of a node's files may not have that folder
-            if node.is_dir(path.rpartition("/")[0] or "/"):
+            if _is_gone(node, path, live=live):
                 yield f"{SPEC}: {path} is not there"
             continue
         try:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from driverforge_core import log
 from driverforge_core.errors import Unsupported
-from driverforge_host.ports import Host
+from driverforge_host.ports import Files, Host
 from driverforge_toolkit.runtime.backends import distributions
+from driverforge_toolkit.runtime.backends.places import place_faults
 from driverforge_toolkit.runtime.backends.rehearsal import rehearse
 from driverforge_toolkit.runtime.backends.start_rules import (
     missing_imports,
@@ -19,6 +20,8 @@ from driverforge_toolkit.runtime.backends.start_rules import (
     start_faults,
     stating_lines,
 )
+from driverforge_toolkit.runtime.find.daemon import CONFIG_OPTIONS
+from driverforge_toolkit.runtime.find.procfs import option_value, options_of
 from driverforge_toolkit.runtime.formats.configfile import Contents, data_of
 from driverforge_toolkit.runtime.model import Activation, RuntimeDaemon
 from driverforge_toolkit.runtime.transaction.observed import ObservedRuntime
@@ -26,20 +29,28 @@ from driverforge_toolkit.runtime.transaction.observed import ObservedRuntime
 View = Mapping[str, object]
 
 
-def check_imports(host: Host, daemon: RuntimeDaemon, files: Contents) -> None:
-    """Raises Unsupported if `files` import one that is not there.
+def check_there(host: Host, daemon: RuntimeDaemon, files: Contents) -> None:
+    """Raises Unsupported if one of the files that the daemon is told to read is not there.
 
-    containerd does not start then. From 2.0 on its `config dump` says nothing of that, and leaves out what
-    comes after.
+    containerd does not start then. From 2.0 on its `config dump` says nothing of an import that is gone, and
+    leaves out what comes after it.
     """
-    missing = missing_imports(host.node, daemon, files) if daemon.kind == "containerd" else {}
-    if missing:
-        raise _refusal(daemon, files, imports_told(missing))
+    gone = files_gone(host.node, daemon, files)
+    if gone:
+        raise _refusal(daemon, files, gone)
 
 
-def imports_told(missing: Mapping[str, str]) -> tuple[str, ...]:
-    """A sentence for each of the `missing_imports`."""
-    return tuple(f"{path}, which {importer} imports, is not there" for path, importer in missing.items())
+def files_gone(node: Files, daemon: RuntimeDaemon, files: Contents) -> tuple[str, ...]:
+    """The files that a containerd is told to read by their names and that are not there, a sentence each."""
+    if daemon.kind != "containerd":
+        return ()
+    named = option_value(options_of(node, daemon.pid), CONFIG_OPTIONS["containerd"])
+    if named and data_of(files, daemon.config) is None and not distributions.is_generated(daemon, None):
+        return (f"{daemon.config}, which its command line names, is not there",)
+    return tuple(
+        f"{path}, which {importer} imports, is not there"
+        for path, importer in missing_imports(node, daemon, files).items()
+    )
 
 
 def check_restart(
@@ -87,10 +98,13 @@ def faults_of_start(
     """
     if daemon.kind != "containerd":
         return ()
+    taken = place_faults(host.node, daemon, view)
+    if taken:
+        return taken
     outcome = rehearse(host, daemon, files, disk, view)
     if outcome.no_verdict:
         log.info("no rehearsal of the restart; rules take its place", why=outcome.no_verdict)
-        return start_faults(host.node, view)
+        return start_faults(host.node, view, live=True)
     return outcome.faults
 
 

@@ -37,7 +37,7 @@ from driverforge_toolkit.runtime.transaction.held import (
     needed_handlers,
     pods_that_lose_theirs,
 )
-from driverforge_toolkit.runtime.transaction.next_start import check_imports, check_restart
+from driverforge_toolkit.runtime.transaction.next_start import check_restart, check_there
 from driverforge_toolkit.runtime.transaction.observed import (
     ObservedRuntime,
     nvidia_handlers_of,
@@ -58,7 +58,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     daemon = select_daemon(system)
     _check_fallback(system, daemon)
     seen = with_adopted_files(observe_runtime(system, daemon, to_write=True))
-    check_imports(host, daemon, seen.clean)
+    check_there(host, daemon, seen.clean)
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective_configuration(host, daemon, seen.clean, seen.disk)
     held = held_handlers(host, seen, clean, besides=wanted.names)
@@ -231,7 +231,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
     if seen.entry is None:
         return None
     ours = seen.entry.names
-    check_imports(host, daemon, seen.clean)
+    check_there(host, daemon, seen.clean)
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
     clean = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
     if strip and (lost := lost_defaults(seen.edit, seen.clean, clean)):
