@@ -60,6 +60,30 @@ def test_a_mistake_in_the_base_is_told_at_its_call() -> None:
     assert caught.value.details[0] == f"{NAME}:2: {CALL}"
 
 
+@pytest.mark.parametrize(
+    ("template", "place"),
+    [
+        ("a = 1\nb = \n", "2: b ="),
+        ("a = {{ .SystemdCgroup }}\nb = 1\na = 2\n", "3: a = 2"),
+        ("{{/* one\ntwo */}}\na = 1\nb = {{ .SystemdCgroup }} c\n", "4: b = {{ .SystemdCgroup }} c"),
+        (f"# x\n{CALL}\n[debug]\n[debug]\n", "4: [debug]"),
+        (f"{CALL}\n[debug", "2: [debug"),  # at the end of the document, as the parser says
+        ("[debug", "1: [debug"),
+    ],
+)
+def test_every_mistake_is_told_with_its_line(template: str, place: str) -> None:
+    with pytest.raises(InputError) as caught:
+        rendered(template, NAME, base=BASE)
+    assert caught.value.details[0] == f"{NAME}:{place}"
+
+
+def test_what_was_made_of_a_template_without_the_base_has_nothing_of_it() -> None:
+    assert base_of(TOOLKITS, TOOLKITS) is None
+    assert base_of(TOOLKITS, "{{ .NodeConfig }}") is None
+    assert base_of(BASE, TOOLKITS) == BASE
+    assert base_of(BASE, None) == BASE
+
+
 def test_a_template_that_leaves_out_the_base_is_refused_with_what_is_lost() -> None:
     with pytest.raises(Unsupported, match="leaves out rke2's own configuration") as caught:
         foreseen(TOOLKITS)
@@ -119,12 +143,54 @@ runtime_type = "io.containerd.runc.v2"
 """
 
 
-@pytest.mark.parametrize("start", ["", f"{CALL}\n"])
-def test_the_way_back_keeps_what_can_stand_beside_the_base(start: str) -> None:
+@pytest.mark.parametrize(
+    ("start", "edits"),
+    [
+        ("", f"-e '1i {CALL}' -e '2d' -e '5,6d' -e '9,10d'"),
+        (f"{CALL}\n", "-e '3d' -e '6,7d' -e '10,11d'"),
+        ("\n\n", f"-e '1i {CALL}' -e '4d' -e '7,8d' -e '11,12d'"),
+    ],
+)
+def test_the_way_back_keeps_what_can_stand_beside_the_base(start: str, edits: str) -> None:
     cure = command(NAME, start + THEIRS, "rke2-agent.service")
-    assert cure.startswith("sed -i.before -e ")
-    assert cure.endswith(f" {NAME} && systemctl restart rke2-agent && driverctl runtime apply")
+    assert cure == f"sed -i.before {edits} {NAME} && systemctl restart rke2-agent && driverctl runtime apply"
     assert left_out(start + THEIRS) == (("plugins", "io.containerd.grpc.v1.cri", "sandbox_image"),)
+
+
+def test_a_header_alone_is_one_line_and_a_file_of_headers_goes() -> None:
+    assert " -e '3d' -e " in command(NAME, f"[debug]\na = 1\n[plugins]\n[{CRI}]\na = 1\n", "")
+    assert command(NAME, "[debug]\n# x\n[plugins]\n", "") == f"mv {NAME} /root/ && driverctl runtime apply"
+
+
+@pytest.mark.parametrize("broken", ["version = \n", f"[{CRI}]\ncontainerd = 1\n"])
+def test_what_cannot_be_read_has_a_way_back_too(broken: str) -> None:
+    assert command(NAME, broken, "").endswith(" && driverctl runtime apply")
+    assert is_bare(broken)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_what_is_lost_is_listed_up_to_a_number(number: int) -> None:
+    """Four keys of the base, and others; not what no pod needs."""
+    more = "".join(f"[x{each}]\na = 1\n" for each in range(2 + number))
+    with pytest.raises(Unsupported) as caught:
+        foreseen(TOOLKITS, root=f"{BASE}{more}[debug]\nlevel = 'x'\n")
+    listed, _, rest = caught.value.details[1].partition(" and ")
+    assert listed.count(", ") == 5
+    assert "debug" not in listed
+    assert rest == (f"{number} more" if number else "")
+
+
+def test_a_whole_configuration_may_leave_out_what_it_likes() -> None:
+    registry = BASE.index(f"[{CRI}.registry]")
+    assert foreseen(BASE[:registry]) == BASE[:registry]
+
+
+def test_handlers_of_nvidias_are_not_told_as_lost() -> None:
+    binary = "binaryName = '/usr/local/nvidia/toolkit/nvidia-container-runtime'"
+    gpu = f"[{CRI}.containerd.runtimes.gpu.options]\n{binary}\n"
+    with pytest.raises(Unsupported) as caught:
+        foreseen(TOOLKITS, root=f"{BASE}{gpu}")
+    assert "gpu" not in caught.value.details[1]
 
 
 def test_what_is_bare_is_told_by_what_every_base_has() -> None:
@@ -142,3 +208,6 @@ def test_tables_are_found_with_their_lines() -> None:
     ]
     assert found == [((), 1, 2), (("b",), 2, 4), (("d", "e.f"), 4, 6)]
     assert tables_in("")[0].text == ""
+    assert [(table.start, table.end) for table in tables_in("[a]\n\n[b]")] == [(1, 1), (1, 3), (3, 4)]
+    # what is no header belongs to the table above it
+    assert [table.path for table in tables_in("[a]\nx = [\n[1]\n]\n[b c]\n")] == [(), ("a",), ("1",)]

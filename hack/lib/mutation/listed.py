@@ -86,6 +86,9 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_runtime_journal.py",
         "tests/tree/test_runtime_pending.py",
     ),
+    f"{_TOOLKIT}/runtime/backends/hidden_section.py": ("tests/unit/test_hidden_section.py",),
+    f"{_TOOLKIT}/runtime/backends/template_render.py": ("tests/unit/test_template_render.py",),
+    f"{_TOOLKIT}/runtime/backends/template_cure.py": ("tests/unit/test_template_render.py",),
     f"{_TOOLKIT}/runtime/backends/threeway.py": (
         "tests/unit/test_runtime_threeway.py",
         "tests/unit/test_runtime_docker.py",

@@ -50,9 +50,7 @@ def lost_keys(running: Mapping[str, object], then: Mapping[str, object]) -> tupl
     return tuple(
         path
         for path, _ in leaves(running)
-        if path[0] not in _OPTIONAL
-        and lookup(then, path) is REMOVED
-        and not ("runtimes" in path and ours.intersection(path))
+        if path[0] not in _OPTIONAL and lookup(then, path) is REMOVED and ours.isdisjoint(path)
     )
 
 
@@ -115,7 +113,7 @@ def left_out(text: str) -> tuple[KeyPath, ...]:
         if value != {}
         and path not in (("version",), ("imports",))
         and not any(path[: len(table)] == table for table in kept if table)
-        and not ("runtimes" in path and ours.intersection(path))
+        and ours.isdisjoint(path)
     )
 
 
@@ -125,7 +123,7 @@ def _kept(text: str) -> list[TableText]:
     return [
         table
         for table in tables_in(text)
-        if table.path and not is_own(table.path) and not ("runtimes" in table.path and ours & {*table.path})
+        if table.path and not is_own(table.path) and ours.isdisjoint(table.path)
     ]
 
 

@@ -116,15 +116,13 @@ def tables_in(text: str) -> list[TableText]:
     headers = ((found.start(), _path_of(found[0])) for found in _HEADER.finditer(text))
     starts: list[tuple[int, KeyPath]] = [(0, ()), *((start, path) for start, path in headers if path)]
     ends = [*(start for start, _ in starts[1:]), len(text)]
-    return [
-        TableText(
-            path=path,
-            start=text.count("\n", 0, start) + 1,
-            end=text.count("\n", 0, end) + (1 if text[:end].endswith("\n") or not text[:end] else 2),
-            text=text[start:end],
-        )
-        for (start, path), end in zip(starts, ends, strict=True)
-    ]
+    found = []
+    for (start, path), end in zip(starts, ends, strict=True):
+        own = text[start:end]
+        first = text[:start].count("\n") + 1
+        lines = own.count("\n") + (own[-1:] not in ("", "\n"))
+        found.append(TableText(path=path, start=first, end=first + lines, text=own))
+    return found
 
 
 def lacking(document: Mapping[str, object]) -> tuple[KeyPath, ...]:
@@ -137,7 +135,7 @@ def lacking(document: Mapping[str, object]) -> tuple[KeyPath, ...]:
 def _path_of(header: str) -> KeyPath:
     try:
         here: object = tomllib.loads(header)
-    except (ValueError, RecursionError):
+    except ValueError:
         return ()
     path = []
     while isinstance(here, dict | list) and here:
@@ -153,7 +151,7 @@ def _pieces(template: str, base: str, cgroup: str) -> list[_Piece] | None:
     pieces, end = [], 0
     for found in _ACTION.finditer(template):
         pieces.append(_piece(template, end, found.start()))
-        action, line = found[1].strip(), template.count("\n", 0, found.start(1)) + 1
+        action, line = found[1].strip(), template[: found.start(1)].count("\n") + 1
         if _BASE.fullmatch(action):
             pieces.append(_Piece(line=line, text=base, base=True))
         elif action == f".{CGROUP}":
@@ -165,7 +163,7 @@ def _pieces(template: str, base: str, cgroup: str) -> list[_Piece] | None:
 
 
 def _piece(template: str, start: int, end: int) -> _Piece:
-    return _Piece(line=template.count("\n", 0, start) + 1, text=template[start:end])
+    return _Piece(line=template[:start].count("\n") + 1, text=template[start:end])
 
 
 def _cgroup(base: str) -> str:
@@ -179,14 +177,13 @@ def _cgroup(base: str) -> str:
 
 
 def _place(error: InputError, pieces: list[_Piece], template: str, name: str) -> str:
-    """Where the mistake stands in the template, with that line."""
+    """Where the mistake stands in the template, with that line. Without a line it is at the end."""
     told = _LINE.search(" ".join(error.details))
-    wanted = int(told[1]) if told else 1
-    line, here = 1, 1
+    wanted = int(told[1]) if told else sum(piece.text.count("\n") for piece in pieces) + 1
+    found, start, here = pieces[0], 1, 1
     for piece in pieces:
-        below = here + piece.text.count("\n")
-        line = piece.line if piece.base else piece.line + max(0, wanted - here)
-        if below >= wanted and piece.text:
-            break
-        here = below
-    return f"{name}:{line}: {(template.splitlines()[line - 1 : line] or [''])[0].strip()}"
+        if piece.text and here <= wanted:
+            found, start = piece, here
+        here += piece.text.count("\n")
+    line = found.line if found.base else found.line + wanted - start
+    return f"{name}:{line}: {''.join(template.split(chr(10))[line - 1 : line]).strip()}"
