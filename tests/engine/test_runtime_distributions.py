@@ -173,6 +173,23 @@ def test_a_template_that_takes_the_node_down_is_refused_and_the_printed_command_
         mended_by_base(node)
 
 
+def test_a_template_beside_a_release_that_imports_a_folder_takes_the_node_down_too() -> None:
+    """What the toolkit leaves, of version 3: the folder is not imported any more then."""
+    section = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia"
+    left = f"version = 3\n[{section}]\nruntime_type = 'io.containerd.runc.v2'\n"
+    with distribution("rke2", "sid", BASE3, "config-v3.toml.tmpl") as node:
+        (node.etc / "config-v3.toml.tmpl").write_text(left)
+        before = node.snapshot()
+        with pytest.raises(Unsupported, match="leaves out rke2's own configuration") as caught:
+            cli.run(node.words("apply"), real_host)
+        assert (node.snapshot(), node.restarts()) == (before, 0)
+        followed = advice.follow(caught.value.resolution.partition("; ")[0], node)
+        assert followed.status == 0, followed.stderr
+        assert node.handlers() == {"runc": "", **PROGRAMS}
+        images = node.effective()["plugins"]["io.containerd.cri.v1.images"]
+        assert images["pinned_images"]["sandbox"] == "rancher/mirrored-pause:3.6"
+
+
 def mended_by_base(node: RuntimeNode) -> None:
     cri = node.effective()["plugins"]["io.containerd.grpc.v1.cri"]
     assert cri["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True

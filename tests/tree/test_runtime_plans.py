@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import Unavailable, Unsupported, UsageError
+from driverforge_core.errors import InputError, Unavailable, Unsupported, UsageError
 from driverforge_host.ports import Connection
 from driverforge_toolkit.runtime import journal
 from driverforge_toolkit.runtime.backends import containerd
@@ -27,6 +27,7 @@ from support.fakes.fakedocker import SOCKET as DOCKER_SOCKET
 from support.fakes.fakedocker import FakeDocker
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.fakes.fakeruntimes import Sockets
+from support.samples.templates import BASE, CALL, TOOLKITS
 
 OURS = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 FOLDER = DROP_IN.rpartition("/")[0]
@@ -185,6 +186,33 @@ def test_a_root_file_that_its_distribution_writes_is_not_ours_to_write(tmp_path:
     plan = plans.apply_plan(bench.system())
     assert plan.daemon.supervisor.kind == "rke2"
     assert [file.path for file in plan.writes] == ["/etc/containerd/config.toml.d/99-nvidia.toml"]
+
+
+IMPORTING = 'imports = ["/etc/containerd/config.toml.d/*.toml"]\n' + BASE
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        (TOOLKITS, "leaves out rke2's own configuration"),
+        (f"{CALL}\n{TOOLKITS}", "is not valid TOML"),
+        (BASE, "does not import /etc/containerd/config.toml.d/99-nvidia.toml"),
+        (f"{CALL}\n[debug]\nlevel = 'info'\n", ""),
+    ],
+)
+def test_a_template_beside_a_drop_in_counts_at_the_next_start(
+    tmp_path: Path, template: str, why: str
+) -> None:
+    node = fake_node(tmp_path, gpu=False)
+    bench = Bench(node=node, daemon=Odd(node=node, unit="rke2-server.service"))
+    bench.write(CONFIG, IMPORTING.encode())
+    bench.daemon.restart()
+    bench.write("/etc/containerd/config.toml.tmpl", template.encode())
+    if not why:
+        assert plans.apply_plan(bench.system()).writes
+        return
+    with pytest.raises((Unsupported, InputError), match=why):
+        plans.apply_plan(bench.system())
 
 
 # --- the default handler

@@ -8,6 +8,7 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
+from driverforge_host.adapters.files import RootedFiles
 from driverforge_toolkit.runtime.backends.distributions import next_root
 from driverforge_toolkit.runtime.backends.template import BEGIN, END, TemplateBackend
 from driverforge_toolkit.runtime.backends.template_cure import command, is_bare, left_out
@@ -18,6 +19,7 @@ from support.fakes.runtimemodel import daemon
 from support.samples.templates import BASE, CALL, CRI, TOOLKITS
 
 NAME = "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl"
+NOWHERE = RootedFiles("/nowhere")  # no template lies beside the files of a change
 RKE2 = replace(daemon(), supervisor=Supervisor(kind="rke2", unit="rke2-server.service"))
 
 
@@ -27,7 +29,8 @@ def foreseen(template: str, *, before: str | None = None, root: str = BASE) -> s
         {RKE2.config: toml_file(RKE2.config, root.encode()), NAME: toml_file(NAME, text and text.encode())}
         for text in (before, template)
     ]
-    data = next_root(TemplateBackend(template=NAME, version=2), RKE2, disk=files[0], planned=files[1])
+    edit = TemplateBackend(template=NAME, version=2)
+    data = next_root(edit, RKE2, disk=files[0], planned=files[1], node=NOWHERE)
     return None if data is None else data.decode()
 
 
@@ -127,7 +130,7 @@ def test_a_template_that_goes_away_leaves_the_base() -> None:
     }
     edit = TemplateBackend(template=NAME, version=2)
     gone = {**files, NAME: toml_file(NAME)}
-    assert next_root(edit, RKE2, disk=files, planned=gone) == BASE.encode()
+    assert next_root(edit, RKE2, disk=files, planned=gone, node=NOWHERE) == BASE.encode()
 
 
 THEIRS = f"""# of the site

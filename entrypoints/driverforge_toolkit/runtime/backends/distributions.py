@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driverforge_host.ports import Files
+from driverforge_core.errors import Unsupported
+from driverforge_host.ports import Files, bytes_of
 from driverforge_toolkit.runtime.backends import containerd, crio, docker, template, template_cure
 from driverforge_toolkit.runtime.backends.imports import brings_in, declared_imports, glob_base
 from driverforge_toolkit.runtime.backends.template import TemplateBackend, is_template
 from driverforge_toolkit.runtime.backends.template_render import base_of
 from driverforge_toolkit.runtime.formats.configfile import ConfigFile, Contents, data_of
+from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.formats.values import text_of
 from driverforge_toolkit.runtime.model import Backend, RuntimeDaemon, RuntimeKind, WantedHandlers
 
@@ -46,24 +48,57 @@ def backend_of(daemon: RuntimeDaemon, root: ConfigFile, node: Files) -> Backend:
     )
 
 
-def next_root(edit: Backend, daemon: RuntimeDaemon, *, disk: Contents, planned: Contents) -> bytes | None:
-    """The root file as the distribution will make it of `planned` at its next start; `disk` is what is there.
+def next_root(
+    edit: Backend, daemon: RuntimeDaemon, *, disk: Contents, planned: Contents, node: Files
+) -> bytes | None:
+    """The root file as k3s or rke2 will make it of `planned` at its next start; `disk` is what is there.
 
     None where that is not known: no template makes it, or one that only the distribution can execute. Raises
     InputError, with the template's line, where containerd could not read that file, Unsupported where it
-    would lack the distribution's own configuration.
+    would lack the distribution's own configuration or our drop-in.
     """
     root = disk[daemon.config].data
-    if not is_template(edit) or root is None or daemon.supervisor.kind == "microk8s":
+    path = _template_of(edit, daemon, disk[daemon.config], node)
+    if root is None or not path:
         return None
-    text, today = (data_of(files, edit.template) for files in (planned, disk))
+    # without a section of ours in it, the template is none of the files of a change
+    theirs = bytes_of(node, path) if path not in disk else None
+    text, today = (data_of(files, path) if path in files else theirs for files in (planned, disk))
     now = text_of(root, daemon.config)
-    base = base_of(now, None if today is None else text_of(today, edit.template)) or ""
+    base = base_of(now, None if today is None else text_of(today, path)) or ""
     if text is None:
         return base.encode() or None
-    source = text_of(text, edit.template)
-    then = template_cure.check_next_start(daemon, edit.template, source, root=now, base=base)
+    then = template_cure.check_next_start(daemon, path, text_of(text, path), root=now, base=base)
+    if then is not None and not is_template(edit) and data_of(planned, daemon.drop_in) is not None:
+        _check_import(daemon, path, then)
     return None if then is None else then.encode()
+
+
+def _template_of(edit: Backend, daemon: RuntimeDaemon, root: ConfigFile, node: Files) -> str:
+    """The template that k3s or rke2 takes at its next start, '' where there is none.
+
+    With containerd 2 that of version 3 is looked for first (k3s-io/k3s pkg/agent/containerd).
+    """
+    if daemon.supervisor.kind not in ("k3s", "rke2"):
+        return ""
+    if is_template(edit):
+        return edit.template
+    folder, newer = daemon.config.rpartition("/")[0], root.values.get("version") in (3, 4)
+    names = ("config-v3.toml.tmpl", "config.toml.tmpl")[not newer :]
+    return next((f"{folder}/{name}" for name in names if node.exists(f"{folder}/{name}")), "")
+
+
+def _check_import(daemon: RuntimeDaemon, template: str, root: str) -> None:
+    """Raises Unsupported if a root file that is to come does not import our drop-in."""
+    imports = declared_imports(parse(root.encode(), daemon.config), daemon.config)
+    if not any(brings_in(item, daemon.drop_in, daemon.config, glob_base(daemon)) for item in imports):
+        raise Unsupported(
+            f"refused: what {daemon.supervisor.kind} makes of {template} at its next start does not import "
+            f"{daemon.drop_in}",
+            details=[f"its imports are: {', '.join(imports) or 'none'}"],
+            resolution=f"add {daemon.drop_in} to its `imports`, or have it begin with {template_cure.BASE}; "
+            "nothing was changed",
+        )
 
 
 def is_generated(daemon: RuntimeDaemon, root: bytes | None) -> bool:

@@ -67,7 +67,7 @@ def check_restart(
     """
     if activation != "restart":
         return ()
-    distributions.next_root(seen.edit, seen.daemon, disk=seen.disk, planned=coming[0])
+    distributions.next_root(seen.edit, seen.daemon, disk=seen.disk, planned=coming[0], node=host.node)
     _check_start(host, seen, coming, there)
     return _news(host, seen, there[1])
 
