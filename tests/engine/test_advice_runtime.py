@@ -144,9 +144,12 @@ def test_a_drop_in_of_a_higher_version_keeps_what_it_sets_for_others(suite: str)
         assert after["plugins"] == before["plugins"]
 
 
-def test_a_drop_in_of_nvidias_alone_is_written_anew() -> None:
+@pytest.mark.parametrize("name", ["*.toml", "nvidia.toml"])
+def test_a_drop_in_of_nvidias_alone_is_written_anew(name: str) -> None:
+    """Also where the root file imports it by its name: containerd does not start without it."""
     with provided(lambda: open_node("containerd", "sid")) as node:
-        node.start(root(node))
+        node.write(None, {"config.d/nvidia.toml": ""})
+        node.start(root(node).replace("*.toml", name))
         text = KATA.replace("kata", "nvidia").replace("nvidia.v2", "runc.v2").replace("= 3", "= 4")
         node.write(None, {"config.d/nvidia.toml": text})
         follow(node, told(node)["drop-in-version"])
@@ -248,3 +251,16 @@ def test_a_spec_with_a_version_that_is_not_read_is_read_then() -> None:
         follow(node, told(node, specs=specs)["spec-version"])
         assert pods.run("nvidia", command, device="nvidia.com/gpu=a") == len("reached")
         assert told(node, specs=specfiles.load(real_host().node, [f"{node.etc}/cdi"])) == {}
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "sid"])
+def test_the_file_of_dockers_package_serves_a_kubelet_then(suite: str) -> None:
+    text = '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'
+    with provided(lambda: open_node("containerd", suite)) as node:
+        node.start(text.replace('"cri"', ""))
+        node.write(text)
+        run(node.home / "restart")
+        until(node.cannot_serve, "containerd without its CRI plugin", timeout=60, log=node.log)
+        follow(node, told(node, kubelet=True)["cri-disabled"])
+        assert node.handlers() == {"runc": "", **PROGRAMS}
+        assert told(node, kubelet=True) == {}

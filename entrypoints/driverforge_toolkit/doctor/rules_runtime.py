@@ -80,10 +80,20 @@ def cri_disabled(evidence: NodeEvidence) -> Diagnosis | None:
                     else "containerd's CRI plugin is disabled: no kubelet can use it, "
                     "and NVIDIA's handlers have no effect",
                     evidence=(f"{path}: disabled_plugins = {disabled}",),
-                    command=f"sed -i -E {' '.join(f'-e {quote(edit)}' for edit in edits)} {quote(path)} && "
+                    command=f"sed -i -E {' '.join(f'-e {quote(edit)}' for edit in edits)}"
+                    f"{_newer(runtime, path)} {quote(path)} && "
                     f"systemctl restart {runtime.service} && {APPLY}",
                 )
     return None
+
+
+def _newer(runtime: RuntimeEvidence, path: str) -> str:
+    """What makes a root file without a version one that can get a drop-in, as that of docker's package."""
+    document = runtime.documents[path]
+    if path != runtime.config or "version" in document:
+        return ""
+    known = rules_versions.plugins_of(document) <= rules_versions.PLUGINS.keys()
+    return rules_versions.edits_for_version_2(document) if known else ""
 
 
 def _refuses_bare_names(document: Document, names: list[str]) -> bool:

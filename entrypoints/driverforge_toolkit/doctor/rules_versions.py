@@ -84,7 +84,9 @@ def _lowered(runtime: RuntimeEvidence, higher: tuple[str, ...]) -> str:
     restart = f"systemctl restart {runtime.service}"
     others = [path for path in higher if not _is_nvidias(runtime.documents[path], runtime)]
     if not others:
-        return f"mv {' '.join(map(quote, higher))} /root/ && {restart} && {APPLY}"
+        # containerd does not start without a file that is imported by its name
+        emptied = "".join(f" && : > {quote(path)}" for path in higher if _is_named(runtime, path))
+        return f"mv {' '.join(map(quote, higher))} /root/{emptied} && {restart} && {APPLY}"
     version = runtime.documents.get(runtime.config, {}).get("version")
     path = others[0]
     edits = _edits(runtime.texts.get(path, ""), version) if len(higher) == 1 else ""
@@ -99,6 +101,12 @@ def _lowered(runtime: RuntimeEvidence, higher: tuple[str, ...]) -> str:
     text = _in_version_2(runtime.texts[path])
     rest = missing_in({**runtime.documents, path: parse(text.encode(), path)}, {**runtime.texts, path: text})
     return f"{lowered} && {rest.command()} && {restart}" if rest else f"{lowered} && {restart}"
+
+
+def _is_named(runtime: RuntimeEvidence, path: str) -> bool:
+    """Whether some file imports this one by its whole name."""
+    imports = (document.get("imports") for document in runtime.documents.values())
+    return any(isinstance(names, list) and path in names for names in imports)
 
 
 def _edits(text: str, version: object) -> str:
@@ -179,26 +187,31 @@ def version_1(evidence: NodeEvidence) -> Diagnosis | None:
 
 
 def _in_full(runtime: RuntimeEvidence) -> str:
-    """What makes the root file one of version 2, which names plugins in full.
+    """What makes the root file one of version 2.
 
     `containerd config migrate` does not: 1.x has no such command, and 2.x drops the section of CRI.
     """
     root = runtime.documents.get(runtime.config, {})
-    plugins = root.get("plugins", {})
-    disabled = root.get("disabled_plugins", [])
-    names = {
-        *(plugins if isinstance(plugins, Mapping) else ()),
-        *(disabled if isinstance(disabled, list) else ()),
-    }
     back = f"systemctl restart {runtime.service} && {APPLY}"
-    if unknown := sorted(str(name) for name in names - PLUGINS.keys()):
+    if unknown := sorted(plugins_of(root) - PLUGINS.keys()):
         return (
             f"# give {runtime.config} `version = 2` and the plugins their full names "
             f"({', '.join(unknown)}: `ctr plugins ls` has TYPE and ID, which make TYPE.ID), then: {back}"
         )
-    edits = "".join(
+    return f"sed -i.before -E{edits_for_version_2(root)} {quote(runtime.config)} && {back}"
+
+
+def plugins_of(root: Document) -> set[str]:
+    """The plugins that a file has a section of, or disables."""
+    plugins, disabled = root.get("plugins"), root.get("disabled_plugins")
+    names = set(plugins if isinstance(plugins, Mapping) else ())
+    return {str(name) for name in names.union(disabled if isinstance(disabled, list) else ())}
+
+
+def edits_for_version_2(root: Document) -> str:
+    """What sed does to a file of version 1, whose plugins are all known: version 2 names them in full."""
+    return " -e '1i version = 2'" + "".join(
         f""" -e 's/^([[:space:]]*\\[+plugins\\.)"?{name}"?([].])/\\1"{PLUGINS[name]}"\\2/'"""
         f""" -e '/^[[:space:]]*disabled_plugins/s/"{name}"/"{PLUGINS[name]}"/'"""
-        for name in sorted(map(str, names))
+        for name in sorted(plugins_of(root))
     )
-    return f"sed -i.before -E -e '1i version = 2'{edits} {quote(runtime.config)} && {back}"
