@@ -24,7 +24,7 @@ from driverforge_toolkit.cdi.spec import ContainerEdits, DeviceNode, Spec
 from support.fakes.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
 from support.fakes.fakehost import FakeNode
 from support.samples.tinyso import tiny_so
-from support.upstream import cdicases
+from support.upstream import cdicases, recordedcdi
 from support.upstream.cdicases import Case
 
 DRIVER = """\
@@ -83,6 +83,10 @@ def modes(case: Case, node: FakeNode) -> None:
     found = make_spec(node.host, request, FakeNvml())
     for root in SPLIT if "split" in given["driverRootfs"] else (ROOT,):
         found = plain(found, root)
+    # the release of the cases had no such mount yet
+    mounts = tuple(mount for mount in found.edits.mounts if mount.container_path != recordedcdi.VOID)
+    assert len(mounts) == len(found.edits.mounts) - 1
+    found = replace(found, edits=replace(found.edits, mounts=mounts))
     assert found == replace(cdicases.spec(case["expected"]["expectedSpec"]), version="")
 
 
@@ -105,7 +109,7 @@ def generated(case: Case, node: FakeNode) -> None:
         return
     found = transform.with_edits_changed(make_spec(node.host, request, one_gpu), without_numbers)
     text = case["expected"]["expectedSpec"].replace("{{ .driverRoot }}", ROOT)
-    assert yaml.safe_load(specfiles.write(found)) == yaml.safe_load(text)
+    assert yaml.safe_load(specfiles.write(found)) == recordedcdi.with_void_mount(yaml.safe_load(text))
 
 
 def simple_mode(name: str) -> Callable[[Case, FakeNode], None]:

@@ -50,7 +50,8 @@ def node(tmp_path: Path) -> FakeNode:
 
 def golden(name: str) -> object:
     text = (CASES / f"{name}.yaml").read_text()
-    return yaml.safe_load(text.replace("@DRIVER_ROOT@", ROOT).replace("@INSTALL_DIR@", "/usr/local/nvidia"))
+    text = text.replace("@DRIVER_ROOT@", ROOT).replace("@INSTALL_DIR@", "/usr/local/nvidia")
+    return recordedcdi.with_void_mount(yaml.safe_load(text))
 
 
 def test_every_recorded_spec_has_its_test() -> None:
@@ -79,11 +80,12 @@ def test_installers_management_spec_is_upstreams(node: FakeNode) -> None:
 
 
 @pytest.mark.parametrize("name", recordedcdi.ROOTS)
-def test_spec_with_mig_and_graphics_is_upstreams(tmp_path: Path, name: str) -> None:
-    """A GPU with DRM nodes, and two MIG devices of another, of which one has them."""
+def test_spec_of_a_whole_root_is_upstreams(tmp_path: Path, name: str) -> None:
+    """A GPU with DRM nodes, and two MIG devices of another, of which one has them; NVSDM, firmware."""
     node = bare_node(tmp_path)
     contents = {"mig-minors": recordedcdi.MINORS, nvmllibrary.NAME: tiny_so(nvmllibrary.SONAME)}
     write_tree(node, recordedcdi.tree(name), base="/", contents=contents)
-    request = SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver="/"))
+    kind = "nvidia.com/gpu"  # nvidia-ctk's for each mode
+    request = SpecRequest(mode=SpecMode(recordedcdi.mode_of(name)), kind=kind, roots=DriverRoots(driver="/"))
     found = make_spec(node.host, request, FakeNvml(nvmllibrary.GPUS))
     assert yaml.safe_load(write(found)) == yaml.safe_load(recordedcdi.recorded(name))

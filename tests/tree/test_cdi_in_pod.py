@@ -95,7 +95,8 @@ def test_what_the_doctor_prints_cures_a_spec_of_an_earlier_driver(node: FakeNode
     follow(node, diagnoses["spec-paths-gone"])
     assert found(node) == {}
     spec = specfiles.read(node.host.node.read_text(path), path)
-    assert [mount.host_path for mount in spec.edits.mounts] == [f"{DRIVER}/{LIBRARY}.595.91.07"]
+    paths = [mount.host_path for mount in spec.edits.mounts]
+    assert paths == [f"{DRIVER}/{LIBRARY}.595.91.07", "/dev/null"]
 
 
 def test_a_spec_that_names_another_root_is_written_anew_by_the_watch(node: FakeNode) -> None:

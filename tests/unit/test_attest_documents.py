@@ -56,7 +56,7 @@ KEYS = (
     "ol9-amd64-535.309.01-jit",
     "sles15.7-amd64-580.178.04-jit",
     "amzn2023-amd64-580.178.04-jit",
-    "toolkit-1.20.1-amd64",
+    "toolkit-1.20.2-amd64",
 )
 TOOLKIT = ToolkitSpec(
     id=KEYS[-1],
@@ -65,7 +65,7 @@ TOOLKIT = ToolkitSpec(
     family="debian",
     base=BaseImage(name="registry.site/debian:12", digest=""),
     python="/usr/bin/python3",
-    version="1.20.1",
+    version="1.20.2",
     pins={"userspace": (synthetic_package("python3", "3.11.2-1", "amd64", "bookworm"),)},
     packages_only=(),
     artifacts={"deb/usr/bin/nvidia-ctk": ContextFile(content=b"nvidia-ctk")},

@@ -166,7 +166,7 @@ def test_a_system_that_the_sites_keep_leaves_out_is_told_as_that(artifacts: Path
     with pytest.raises(InputError) as caught:
         specs(replace(site, toolkits=pinned(artifacts).toolkits), {"amd64": str(artifacts)})
     assert caught.value.details == (
-        "toolkit-1.20.1-amd64: your matrix leaves out debian12, whose Python the image uses",
+        "toolkit-1.20.2-amd64: your matrix leaves out debian12, whose Python the image uses",
     )
     assert caught.value.resolution == "let `keep:` in your matrix keep debian12 with one driver"
 

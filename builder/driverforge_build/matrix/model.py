@@ -326,7 +326,7 @@ class Toolkit(Row):
     Its image is the same for every node; NVIDIA's files are given to the build.
     """
 
-    id: DottedNumber = Field(description="Version of NVIDIA's programs, e.g. 1.20.1.")
+    id: DottedNumber = Field(description="Version of NVIDIA's programs, e.g. 1.20.2.")
     system: OsKey = Field(
         description="Operating system inside the image (an id of `systems`); its Python is 3.11 or newer."
     )

@@ -24,7 +24,7 @@ TOOLKIT, OPERATOR = PREFIXES = ("toolkit", "operator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolkitCell:
-    """A release for an architecture; `key` is what --select is compared with: 'toolkit-1.20.1-amd64'."""
+    """A release for an architecture; `key` is what --select is compared with: 'toolkit-1.20.2-amd64'."""
 
     row: Toolkit
     arch: Arch

@@ -72,6 +72,7 @@ _EXPLICIT = (
     "libnvidia-egl-xcb.so",
     "libnvidia-egl-xlib.so",
 )
+_NVSDM = ("libnvsdm.so.1", "libibumad.so.3", "libibmad.so.5")
 _XORG = (
     "xorg/modules/drivers",
     "xorg/modules/extensions",
@@ -145,6 +146,12 @@ def _explicit_libraries(view: DriverView, options: EditOptions) -> list[str]:
     return [path for name in _EXPLICIT for path in libraries(view.driver, FOLDERS, name)]
 
 
+def nvsdm_edits(view: DriverView, driver: DriverLibraries) -> ContainerEdits:
+    """NVSDM, by which DCGM asks NVLink switches, and what it needs. Neither has the driver's version."""
+    found = (path for name in _NVSDM for path in libraries(view.driver, driver.folders, name))
+    return ContainerEdits(mounts=mounts(view, found))
+
+
 def sockets(view: DriverView) -> list[str]:
     return [path for path in _SOCKETS if view.driver.exists(path)]
 
@@ -163,14 +170,17 @@ def _executable(view: DriverView, path: str) -> bool:
 
 
 def firmware(view: DriverView, version: str) -> list[str]:
-    """GSP firmware where the kernel looks for it (Documentation/driver-api/firmware/fw_search_path.rst)."""
+    """Firmware of the GSP, and since R615 ucodes*.bin, where the kernel looks for it.
+
+    See Documentation/driver-api/firmware/fw_search_path.rst.
+    """
     extra = text_of(view.system, "/sys/module/firmware_class/parameters/path").strip(" \n\0")
     release = text_of(view.system, "/proc/sys/kernel/osrelease").strip()
     parts = [f"/{release}", ""] if release else [""]
     kernels = [f"{base}{part}" for base in ("/lib/firmware/updates", "/lib/firmware") for part in parts]
     folders = [f"{base}/nvidia/{version}" for base in ([extra] if extra else []) + kernels]
     found = [f"{folder}/{name}" for folder in folders for name in view.driver.list_dir(folder)]
-    return [path for path in found if basename(path).startswith("gsp") and path.endswith(".bin")]
+    return [path for path in found if basename(path).startswith(("gsp", "ucodes")) and path.endswith(".bin")]
 
 
 def graphics_edits(view: DriverView, driver: DriverLibraries, options: EditOptions) -> ContainerEdits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from posixpath import dirname
 
 from driverforge_core import log
@@ -19,7 +19,7 @@ from driverforge_toolkit.cdi.gpu_devices import DeviceSelection
 from driverforge_toolkit.cdi.hooks import HookProgram
 from driverforge_toolkit.cdi.libraries import DriverLibraries, locate
 from driverforge_toolkit.cdi.modes import SpecMode
-from driverforge_toolkit.cdi.spec import ContainerEdits, Spec, SpecDevice, joined_edits
+from driverforge_toolkit.cdi.spec import ContainerEdits, Spec, SpecDevice, SpecMount, joined_edits
 from driverforge_toolkit.cdi.specfiles import SpecFormat
 
 # upstream's modes for systems that are no nodes of ours
@@ -31,8 +31,18 @@ _KINDS = {
     SpecMode.IMEX: "nvidia.com/imex-channel",
     **{mode: f"nvidia.com/{mode.value}" for mode in modes.SIMPLE},
 }
-# images that set NVIDIA_VISIBLE_DEVICES would get devices from the runtime once more
-_ALWAYS = ContainerEdits(env=("NVIDIA_VISIBLE_DEVICES=void",))
+# A container that asks NVIDIA's runtime for devices, too, would get them once more: images set the variable,
+# and with accept-nvidia-visible-devices-as-volume-mounts a pod's volumes ask (toolkit 1.20.2).
+_ALWAYS = ContainerEdits(
+    env=("NVIDIA_VISIBLE_DEVICES=void",),
+    mounts=(
+        SpecMount(
+            host_path="/dev/null",
+            container_path="/var/run/nvidia-container-devices/void",
+            options=("ro", "nosuid", "nodev", "bind"),
+        ),
+    ),
+)
 
 MakeNvml = Callable[[str], Nvml]  # from libnvidia-ml's path, '' where it was not found
 
@@ -77,8 +87,10 @@ def make_spec(host: Host, request: SpecRequest, nvml: MakeNvml) -> Spec:
             "(nvidia-smi mig -cgi … -C), then run this again",
         )
     devices = _with_all(content.devices) if request.merged else content.devices
-    spec = Spec(version="", kind=kind, devices=devices, edits=joined_edits([content.edits, _ALWAYS]))
-    return _with_host_paths(transform.in_order(transform.simplified(spec)), request.roots)
+    spec = Spec(version="", kind=kind, devices=devices, edits=content.edits)
+    spec = _with_host_paths(transform.simplified(spec), request.roots)
+    # the node's own /dev/null, whatever the root of the driver's devices is
+    return transform.in_order(replace(spec, edits=joined_edits([spec.edits, _ALWAYS])))
 
 
 def _with_all(devices: tuple[SpecDevice, ...]) -> tuple[SpecDevice, ...]:

@@ -11,7 +11,13 @@ from driverforge_host.gpu.device_files import CONTROL, IMEX_CHANNEL, char_device
 from driverforge_host.gpu.roots import DriverView
 from driverforge_host.ports import Gpu
 from driverforge_toolkit.cdi.device_edits import management_devices, node_edits, unnumbered_node
-from driverforge_toolkit.cdi.driverfiles import EditOptions, driver_edits, graphics_edits, mounts
+from driverforge_toolkit.cdi.driverfiles import (
+    EditOptions,
+    driver_edits,
+    graphics_edits,
+    mounts,
+    nvsdm_edits,
+)
 from driverforge_toolkit.cdi.gpu_devices import DeviceSelection, gpu_devices
 from driverforge_toolkit.cdi.hooks import APPLICATION_PROFILE, NO_DEVICE_NODES
 from driverforge_toolkit.cdi.libraries import DriverLibraries
@@ -72,7 +78,7 @@ def management_content(view: DriverView, driver: DriverLibraries, options: EditO
     found = management_nodes(view)
     return SpecContent(
         devices=(SpecDevice(name="all", edits=node_edits(view, found, options)),),
-        edits=driver_edits(view, driver, options),
+        edits=joined_edits([driver_edits(view, driver, options), nvsdm_edits(view, driver)]),
     )
 
 

@@ -454,6 +454,8 @@ def fake_node(folder: Path, *, gpu: bool = True) -> FakeNode:
     for name in ("/proc/driver/nvidia", "/sys/module/nvidia", "/sys/module/firmware_class/parameters"):
         files.make_dirs(name)
     files.write_atomic(paths.FIRMWARE_SEARCH, b"\n")
+    (places[NODE] / "dev").mkdir()
+    (places[NODE] / "dev/null").touch()
     write_in_tree(node)
     node.boot(BOOT)
     node.new_container()

@@ -14,7 +14,7 @@ from driverforge_toolkit.toolkit.artifacts import PROGRAMS
 from support import gobuild
 from support.samples.toolkitsource import write_source
 
-VERSION = "1.20.1"
+VERSION = "1.20.2"
 MODULE = "github.com/NVIDIA/nvidia-container-toolkit"
 NOT_GO = ("nvidia-container-cli",)
 GO_PROGRAMS = tuple(name for name in PROGRAMS if name not in NOT_GO)

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from support.fakes import nvmllibrary
 from support.fakes.driverroot import entries, numbers
@@ -18,10 +19,12 @@ from support.process import run
 from support.upstream import gotools
 from support.upstream.recordedctk import FOLDER, UPDATE
 
+VOID = "/var/run/nvidia-container-devices/void"
 # root → where its libnvidia-ml is; Debian's packages have the driver's libraries in two folders
 ROOTS = {
     "graphics": "usr/lib/x86_64-linux-gnu",
     "debian": "usr/lib/x86_64-linux-gnu/nvidia/current",
+    "management": "usr/lib/x86_64-linux-gnu/nvidia/current",
 }
 # each GPU instance, and in it a compute instance, has a capability with a minor
 MINORS = b"""config 1
@@ -32,7 +35,27 @@ gpu0/gi6/access 39
 gpu0/gi6/ci0/access 40
 """
 # the hook is newer than 1.20.0, of which the other recorded specs are
-_WORDS = ("cdi", "generate", "--mode=nvml", "--disable-hook=apply-cuda-memory-limits")
+_WORDS = ("cdi", "generate", "--disable-hook=apply-cuda-memory-limits")
+
+
+def mode_of(name: str) -> str:
+    """The mode in which the record of one of ROOTS was made."""
+    return "management" if name == "management" else "nvml"
+
+
+def with_void_mount(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec that was recorded from a release before 1.20.2, with the mount that this one adds to each."""
+    options = ["ro", "nosuid", "nodev", "bind"]
+    void = {"hostPath": "/dev/null", "containerPath": VOID, "options": options}
+    edits = spec.get("containerEdits", {})
+    mounts = sorted(
+        [*edits.get("mounts", []), void], key=lambda mount: _parents_first(mount["containerPath"])
+    )
+    return {**spec, "containerEdits": {**edits, "mounts": mounts}}
+
+
+def _parents_first(path: str) -> tuple[int, str]:
+    return path.count("/"), path
 
 
 def tree(name: str) -> str:
@@ -58,7 +81,7 @@ def said(name: str, root: Path) -> str:
     shutil.copy(program, root / "usr/bin")
     for library in re.findall(r"(/\S+) \(0x", run("ldd", program).stdout):
         shutil.copy(library, root / library.lstrip("/"))
-    found = run("chroot", root, "/usr/bin/nvidia-ctk", *_WORDS).stdout
+    found = run("chroot", root, "/usr/bin/nvidia-ctk", *_WORDS, f"--mode={mode_of(name)}").stdout
     if os.environ.get(UPDATE) == "1":
         _record(name).write_text(found)
     return found
