@@ -338,10 +338,11 @@ def _comm(node: Files, pid: int) -> str:
 def not_running(socket: str, *details: str, others: Sequence[str] = ()) -> Unavailable:
     """The error for a socket at which no runtime answers, and for others beside it."""
     units = UNITS.get(socket) or (kind_at(socket) or "containerd",)
+    start = " or ".join(f"systemctl start {unit}" for unit in units)
     return Unavailable(
         f"no container runtime answers at {' or '.join((socket, *others))}",
         details=details,
-        resolution=f"start it (systemctl start {' or '.join(units)}), or give its socket with --socket; "
+        resolution=f"start it ({start}), or give its socket with --socket; "
         f"journalctl -u {' -u '.join(units)} and driverctl doctor say what keeps it down; driverctl changed "
         "nothing",
     )
