@@ -21,6 +21,7 @@ from driverforge_toolkit.doctor.evidence import (
     ToolkitEvidence,
 )
 from driverforge_toolkit.doctor.rules import RULES, examine, looked_at
+from driverforge_toolkit.runtime.backends.containerd_config import CRI_V2, CRI_V3
 from driverforge_toolkit.runtime.formats.tomledit import parse
 from driverforge_toolkit.runtime.journal import JournalEntry, JournalFile
 from driverforge_toolkit.runtime.model import Supervisor
@@ -76,6 +77,33 @@ def crio(text: str) -> RuntimeEvidence:
     return RuntimeEvidence(
         kind="crio", config=path, socket="/run/crio/crio.sock", documents={path: parse(text.encode(), path)}
     )
+
+
+def in_section(section: str, runtime: str, version: int) -> dict[str, object]:
+    table = {
+        "default_runtime_name": runtime,
+        "runtimes": {runtime: {"options": {"BinaryName": f"/{runtime}"}}},
+    }
+    return {"version": version, "plugins": {section: {"containerd": table}}}
+
+
+def test_each_file_is_brought_to_one_version_by_itself() -> None:
+    """The root file has the newer section, a drop-in the older one."""
+    documents = {"/c": in_section(CRI_V3[1], "runc", 3), "/d": in_section(CRI_V2[1], "nvidia", 2)}
+    for version in ((2, 1, 9), (2, 4, 2), ()):
+        runtime = RuntimeEvidence(kind="containerd", config="/c", version=version, documents=documents)
+        assert runtime_files.handlers(runtime) == {"runc": "/runc", "nvidia": "/nvidia"}
+        assert runtime_files.default(runtime) == "nvidia"
+
+
+@pytest.mark.parametrize(("version", "counts"), [((2, 1, 9), False), ((2, 3, 7), True), ((2, 4, 2), True)])
+def test_the_old_section_of_a_version_3_file_is_seen_where_it_counts(
+    version: tuple[int, ...], counts: bool
+) -> None:
+    documents = {"/c": in_section(CRI_V2[1], "nvidia", 3)}
+    runtime = RuntimeEvidence(kind="containerd", config="/c", version=version, documents=documents)
+    assert runtime_files.has_nvidia(runtime) is counts
+    assert runtime_files.default(runtime) == ("nvidia" if counts else "")
 
 
 def test_a_runtime_of_a_later_file_replaces_all_of_crios_earlier_one() -> None:

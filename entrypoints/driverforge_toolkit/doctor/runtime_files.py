@@ -5,10 +5,14 @@ Pure.
 
 from __future__ import annotations
 
+import copy
+
 from driverforge_toolkit.doctor.evidence import Document, RuntimeEvidence
 from driverforge_toolkit.runtime.backends import crio, docker
 from driverforge_toolkit.runtime.backends.containerd_config import (
     CGROUP,
+    CRI_V2,
+    CRI_V3,
     ENABLE_CDI,
     MERGES_KEYS,
     cri_section,
@@ -16,11 +20,12 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     options_of,
     programs_of,
     runtimes_of,
+    section_of,
 )
 from driverforge_toolkit.runtime.backends.distributions import BACKENDS
 from driverforge_toolkit.runtime.backends.hidden_section import deciding_file
 from driverforge_toolkit.runtime.formats.spelling import settled
-from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged
+from driverforge_toolkit.runtime.formats.values import REMOVED, lookup, merged, put, take
 from driverforge_toolkit.runtime.nvidia_handlers import is_nvidia
 
 KEEPS_BUILT_IN = (2,)  # a table of runtimes replaces containerd 1.x's own one
@@ -42,12 +47,24 @@ def _newer_files(runtime: RuntimeEvidence) -> bool:
 
 def effective(runtime: RuntimeEvidence) -> Document:
     """The configuration that is in force by the files."""
-    documents = list(runtime.documents.values())
     if runtime.kind == "containerd" and not merges_keys(runtime):
         return runtime.documents.get(deciding_file(runtime.documents), {})
     whole: dict[str, object] = {}
-    for document in documents:
+    for document in runtime.documents.values():
         whole = crio.layered(whole, document) if runtime.kind == "crio" else merged(whole, document)
+    return _in_one_section(whole, runtime) if runtime.kind == "containerd" else whole
+
+
+def _in_one_section(whole: dict[str, object], runtime: RuntimeEvidence) -> Document:
+    """The files together, with the CRI section of all: each file is brought to one version by itself."""
+    section: dict[str, object] = {}
+    for document in runtime.documents.values():
+        section = merged(section, section_of(document, runtime.version))
+    whole = copy.deepcopy(whole)
+    for path in (CRI_V2, CRI_V3):
+        take(whole, path)
+    if section:
+        put(whole, cri_section(whole), section)
     return whole
 
 
@@ -58,7 +75,8 @@ def handlers(runtime: RuntimeEvidence) -> dict[str, str]:
 
 def _handlers_in(document: Document, runtime: RuntimeEvidence) -> dict[str, str]:
     if runtime.kind == "containerd":
-        return programs_of(runtimes_of(document), any_case=keeps_built_in(runtime))
+        found = runtimes_of(document, daemon=runtime.version)
+        return programs_of(found, any_case=keeps_built_in(runtime))
     return BACKENDS[runtime.kind].handlers(document)
 
 
@@ -93,7 +111,7 @@ def default(runtime: RuntimeEvidence) -> str:
     """The default runtime's name, '' where no file has one."""
     view = effective(runtime)
     if runtime.kind == "containerd":
-        return default_of(view)
+        return default_of(view, daemon=runtime.version)
     found = lookup(view, (docker.DEFAULT,) if runtime.kind == "docker" else crio.DEFAULT)
     return found if isinstance(found, str) else ""
 
@@ -109,5 +127,5 @@ def systemd_cgroups(runtime: RuntimeEvidence) -> bool:
     any_case = keeps_built_in(runtime)
     return any(
         settled(options_of(table), any_case=any_case).get(CGROUP) is True
-        for table in runtimes_of(view).values()
+        for table in runtimes_of(view, daemon=runtime.version).values()
     )

@@ -15,7 +15,8 @@ from driverforge_toolkit.runtime.backends.containerd_config import (
     ENABLE_CDI,
     MERGES_KEYS,
     RUNTIMES,
-    cri_section,
+    cri_sections,
+    section_of,
 )
 from driverforge_toolkit.runtime.formats.configfile import Contents, data_of
 from driverforge_toolkit.runtime.formats.values import REMOVED, KeyPath, describe, leaves, lookup, same
@@ -32,7 +33,7 @@ def shadowed(daemon: RuntimeDaemon, files: Contents, ours: Collection[str]) -> t
     """
     if daemon.kind != "containerd" or not daemon.version or not data_of(files, daemon.drop_in):
         return ()
-    sections = {path: _section(file.values) for path, file in files.items()}
+    sections = {path: _section(file.values, daemon) for path, file in files.items()}
     copy = sections.pop(daemon.drop_in)
     having = [path for path, section in sections.items() if section is not None]
     if copy is None or not having:
@@ -54,12 +55,12 @@ def _differences(section: Section, copy: Section, ours: Collection[str], *, merg
         yield describe(path, value, counts)
 
 
-def _section(document: Section) -> Section | None:
-    """The CRI section; None where the file has none."""
-    found = lookup(document, cri_section(document))
-    if found is REMOVED:
+def _section(document: Section, daemon: RuntimeDaemon) -> Section | None:
+    """What counts of the file's CRI sections; None where the file has none."""
+    places = cri_sections(document, daemon.version)
+    if all(lookup(document, path) is REMOVED for path in places):
         return None
-    return found if isinstance(found, Mapping) else {}
+    return section_of(document, daemon.version)
 
 
 def _is_ours(path: KeyPath, ours: Collection[str]) -> bool:

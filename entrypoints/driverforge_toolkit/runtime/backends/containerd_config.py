@@ -63,6 +63,23 @@ def cri_sections(config: Mapping[str, object], daemon: tuple[int, ...] = ()) -> 
     return (CRI_V2, CRI_V3) if isinstance(version, int) and version < own else (CRI_V3,)
 
 
+def section_of(config: Mapping[str, object], daemon: tuple[int, ...] = ()) -> dict[str, object]:
+    """What counts of a document's CRI sections; `daemon` is as of `cri_sections`.
+
+    Of two sections, the newer one's keys count, and its keys of `containerd`: `runtimes` as a whole.
+    """
+    found: dict[str, object] = {}
+    for path in cri_sections(config, daemon):
+        section = lookup(config, path)
+        if isinstance(section, Mapping):
+            both = [table.get("containerd") for table in (found, section)]
+            inner = {
+                key: value for table in both if isinstance(table, Mapping) for key, value in table.items()
+            }
+            found = {**found, **section, **({"containerd": inner} if inner else {})}
+    return found
+
+
 def newest_version(daemon: tuple[int, ...]) -> int:
     """The version of the configuration that a containerd of the version `daemon` has without a file."""
     return 4 if daemon >= (2, 3) else 3 if daemon >= (2,) else 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from driverforge_core import log
@@ -9,6 +10,7 @@ from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
 from driverforge_toolkit.runtime.find import cri
 from driverforge_toolkit.runtime.find.daemon import enter
 from driverforge_toolkit.runtime.find.instance import process_instance
+from driverforge_toolkit.runtime.model import WantedHandlers
 from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from driverforge_toolkit.runtime.transaction.polling import poll
 
@@ -183,6 +185,14 @@ def status_problems(plan: ChangePlan, status: cri.RuntimeStatus) -> list[str]:
 def reports(status: cri.RuntimeStatus, name: str, program: str) -> bool:
     """Whether the daemon has the handler. What it does not tell is believed: a program (None), or all."""
     return status.believed((name,)).get(name, "") in (program, None)
+
+
+def others_reported(
+    status: cri.RuntimeStatus | None, after: Mapping[str, str], wanted: WantedHandlers
+) -> tuple[str, ...]:
+    """The handlers besides those of `wanted` that the daemon reports now, and shall report `after`."""
+    reported = status.handlers if status else {}
+    return tuple(name for name in reported if name in after and name not in wanted.names)
 
 
 def last_log_lines(plan: ChangePlan, system: RuntimeSystem) -> list[str]:

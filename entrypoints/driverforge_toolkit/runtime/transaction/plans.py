@@ -18,7 +18,7 @@ from driverforge_toolkit.runtime.find.daemon import not_running
 from driverforge_toolkit.runtime.formats.values import describe
 from driverforge_toolkit.runtime.model import Activation, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_toolkit.runtime.request import wanted_handlers
-from driverforge_toolkit.runtime.transaction.activation import reports
+from driverforge_toolkit.runtime.transaction.activation import others_reported, reports
 from driverforge_toolkit.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from driverforge_toolkit.runtime.transaction.consequences import (
     changed_handlers,
@@ -98,7 +98,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         why=why,
         undo="none" if activation == "none" else _activation(seen, after, clean, missed="none")[0],
         present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
-        others=_others(status, seen.edit.handlers(after), wanted) if daemon.kind == "docker" else (),
+        others=others_reported(status, seen.edit.handlers(after), wanted) if daemon.kind == "docker" else (),
         default=wanted.default,
         notes=(
             *filter(None, [selection.contradiction(host, daemon, system.request)]),
@@ -110,14 +110,6 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         ),
         read=seen.disk,
     )
-
-
-def _others(
-    status: cri.RuntimeStatus | None, after: Mapping[str, str], wanted: WantedHandlers
-) -> tuple[str, ...]:
-    """The handlers besides those of `wanted` that the daemon reports now, and shall report `after`."""
-    reported = status.handlers if status else {}
-    return tuple(name for name in reported if name in after and name not in wanted.names)
 
 
 def _status(
