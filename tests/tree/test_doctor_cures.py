@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from driverctl import cli
 from driverforge_toolkit.app.configure_runtime import RuntimeAction, apply_runtime, change_runtime
@@ -33,7 +34,7 @@ BASE = "/usr/local/nvidia"
 CONFIG_TOML = f"{BASE}/toolkit/.config/nvidia-container-runtime/config.toml"
 FIXTURE = Path(__file__).parents[1] / "cases/toolkit/golden-cdi/fixture-tree.txt"
 # what only a person can do: nothing of it is run
-TOLD = {"config-broken", "change-refused", "folder-read-only", "restart-doomed"}
+TOLD = {"config-broken", "change-refused", "folder-read-only", "restart-doomed", "spec-folder"}
 # a log keeps its lines: what is printed is run, and the rule goes on speaking
 LOGGED = {"restart-loop", "sighup-death", "selinux-denials"}
 # absolute paths of the node, in what a shell is given
@@ -193,6 +194,43 @@ def test_a_file_that_another_tool_wrote_anew_gets_its_import_back(configured: Pa
     assert configured.problems() == {}
 
 
+@cures("handler-asked")
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_handler_that_was_asked_for_is_there(configured: Patient, *, stated: bool) -> None:
+    refused = 'no runtime for "nvidia" is configured'
+    configured.write("/var/log/messages", f"{refused}\n")
+    assert configured.problems() == {}, "the process has it"
+    if not stated:
+        configured.runtime("revert")
+    configured.daemon.down = True
+    command = configured.problems()["handler-asked"]
+    assert command.startswith("systemctl restart" if stated else "driverctl runtime apply")
+    configured.daemon.down = stated
+    configured.follow(command)
+    assert configured.problems() == {}
+
+
+@cures("settings-hidden")
+def test_settings_that_a_drop_in_hides_are_appended_to_it(patient: Patient) -> None:
+    hidden = '[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "rancher/pause"\n'
+    patient.write(CONFIG, f'imports = ["{DROP_IN}"]\n{ROOT_FILE.decode()}{hidden}')
+    patient.write(DROP_IN, ROOT_FILE.decode())
+    patient.cured_of("settings-hidden")
+    assert hidden in patient.read(DROP_IN)
+
+
+@cures("other-cgroups")
+def test_a_handler_gets_the_control_groups_of_runc(patient: Patient) -> None:
+    runtimes = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes'
+    patient._run("driverctl toolkit install")
+    patient.write(
+        CONFIG,
+        f"{ROOT_FILE.decode()}{runtimes}.runc.options]\nSystemdCgroup = true\n"
+        f'{runtimes}.nvidia]\nruntime_type = "io.containerd.runc.v2"\n',
+    )
+    patient.cured_of("other-cgroups")
+
+
 @cures("journal-unfinished")
 def test_a_change_that_was_killed_is_finished(configured: Patient) -> None:
     (entry,) = journal.entries(configured.node.host)
@@ -273,6 +311,24 @@ def test_a_spec_of_another_driver_is_written_again(patient: Patient) -> None:
     patient.write("/sys/module/nvidia/version", f"{version}\n")
     patient.write(SPEC, before.replace(version, "1.2.3"))
     patient.cured_of("spec-of-other-driver")
+    assert patient.read(SPEC) == before
+
+
+@cures("device-asked")
+def test_a_device_that_was_asked_for_gets_a_spec(patient: Patient) -> None:
+    patient.write("/var/log/messages", "unresolvable CDI devices nvidia.com/gpu=0\n")
+    patient.cured_of("device-asked")
+
+
+@cures("spec-without-devices")
+def test_a_spec_from_before_the_devices_gets_them(patient: Patient) -> None:
+    before = generated(patient)
+    document = yaml.safe_load(before)
+    for edits in (document, *document["devices"]):
+        edits["containerEdits"].pop("deviceNodes", None)
+        edits["containerEdits"].setdefault("env", ["A=b"])
+    patient.write(SPEC, yaml.safe_dump(document))
+    patient.cured_of("spec-without-devices")
     assert patient.read(SPEC) == before
 
 

@@ -177,7 +177,8 @@ TOOLKIT = ToolkitEvidence(
 )
 KUBELET = {"kubelet": True, "kubelet_sockets": (SOCKET,)}
 UVM = DeviceNode(path="/dev/nvidia-uvm", major=511, minor=0)
-SYSTEMD = GOOD + f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
+SYSTEMD = ROOT + f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n" + handler()
+REFUSED = 'failed to get sandbox runtime: no runtime for \\"nvidia\\" is configured'
 LOST = containerd(ROOT)
 READ_ONLY = "/etc/containerd"
 CDI = f"version = 2\n[{CRI}]\nenable_cdi = true\n"
@@ -400,6 +401,51 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
         ),
         (facts(containerd(GOOD, reported={})), facts(containerd(GOOD))),  # nobody was asked
     ],
+    "handler-asked": [
+        (
+            facts(containerd(ROOT), logs={"kubelet": (REFUSED,)}),
+            # it was started since
+            facts(containerd(ROOT), logs={"kubelet": (REFUSED, 'msg="starting containerd" x')}),
+        ),
+        (
+            facts(containerd(GOOD), logs={"kubelet": (REFUSED,)}),
+            # its process has it now
+            facts(containerd(GOOD, reported={"nvidia": PROGRAM}), logs={"kubelet": (REFUSED,)}),
+        ),
+        (
+            facts(
+                crio(""), logs={"crio": ("failed to find runtime handler nvidia from runtime list map[]",)}
+            ),
+            facts(crio(""), logs={"crio": ("failed to find runtime handler kata from runtime list map[]",)}),
+        ),
+    ],
+    "device-asked": [
+        (
+            logs("unresolvable CDI devices nvidia.com/gpu=7"),
+            facts(specs=(spec(),), logs={"x": ("unresolvable CDI devices nvidia.com/gpu=0",)}),
+        ),
+        (
+            logs("unresolvable CDI devices management.nvidia.com/gpu=GPU-1, nvidia.com/gpu=0"),
+            logs("unresolvable CDI devices site.example/gpu=0"),
+        ),
+    ],
+    "settings-hidden": [
+        (
+            facts(containerd(ROOT + PAUSE, GOOD)),
+            facts(containerd(ROOT + PAUSE, GOOD, version=(2, 1, 0))),
+        ),
+        (facts(containerd(ROOT + PAUSE, GOOD)), facts(containerd(ROOT + PAUSE, GOOD + PAUSE))),
+        # 2.0 has runc without a file
+        (
+            facts(containerd(SYSTEMD, "version = 2\n" + handler(), version=(2, 0, 5))),
+            facts(containerd(ROOT, "version = 2\n" + handler(), version=(2, 0, 5))),
+        ),
+    ],
+    "other-cgroups": [
+        (facts(containerd(SYSTEMD)), facts(containerd(SYSTEMD + "SystemdCgroup = true\n"))),
+        # where runc has none, the default may be what the kubelet follows
+        (facts(containerd(SYSTEMD)), facts(containerd(GOOD + "SystemdCgroup = true\n"))),
+    ],
     "mixed-runtimes": [
         (
             facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
@@ -433,6 +479,33 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
             facts(specs=(spec(), spec(path="/etc/cdi/b.yaml"))),
             facts(specs=(spec(), spec(path="/var/run/cdi/b.yaml"))),
         ),
+    ],
+    "spec-folder": [
+        (
+            facts(containerd(CDI + 'cdi_spec_dirs = ["/x"]\n'), specs=(spec(),)),
+            facts(containerd(CDI + 'cdi_spec_dirs = ["/x", "/etc/cdi"]\n'), specs=(spec(),)),
+        ),
+        (
+            facts(
+                crio('[crio.runtime]\ncdi_spec_dirs = ["/etc/cdi"]\n'), specs=(spec(path="/run/cdi/b.yaml"),)
+            ),
+            # it has the same device elsewhere
+            facts(
+                crio('[crio.runtime]\ncdi_spec_dirs = ["/etc/cdi"]\n'),
+                specs=(spec(), spec(path="/run/cdi/b.yaml")),
+            ),
+        ),
+        (
+            facts(docker({"cdi-spec-dirs": ["/etc/cdi"]}), specs=(spec(path="/run/cdi/b.yaml"),)),
+            facts(docker({"cdi-spec-dirs": ["/var/run/cdi"]}), specs=(spec(path="/run/cdi/b.yaml"),)),
+        ),
+    ],
+    "spec-without-devices": [
+        (
+            facts(specs=(spec(driver="580.65.06"),)),
+            facts(specs=(spec(driver="580.65.06", nodes=(UVM,)),)),
+        ),
+        (facts(specs=(spec(driver="580.65.06"),)), facts(specs=(spec(),))),
     ],
     "spec-version": [
         (
@@ -470,6 +543,11 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
         (
             facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"),
             facts(specs=(spec(driver="595.91.07"),), driver="595.91.07"),
+        ),
+        # an upgrade of packages: only a reboot helps
+        (
+            facts(specs=(spec(driver="595.91.07"),), driver="580.65.06", libraries=frozenset({"595.91.07"})),
+            facts(specs=(spec(driver="580.65.06"),), driver="580.65.06", libraries=frozenset({"595.91.07"})),
         ),
         # no driver is loaded
         (

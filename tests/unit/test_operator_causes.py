@@ -39,6 +39,7 @@ WORDS = {
     "pull-failed": (DRIVER, 'ImagePullBackOff\nBack-off pulling image "r.example/driver:1"'),
     "secure-boot": (DRIVER, "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
     "nouveau": (MANAGER, "level=error msg=Failed to unload nouveau driver"),
+    "driver-held-by-module": (MANAGER, "rmmod: ERROR: Module nvidia is in use by: nvidia_fs"),
     "driver-held": (DRIVER, "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset"),
     "driver-stays": (
         MANAGER,
@@ -58,10 +59,18 @@ WORDS = {
         "NVIDIA GPU driver is already pre-installed on the node, disabling",
     ),
     "runtime-without-nvidia": ("x", 'failed to get sandbox runtime: no runtime for "nvidia" is configured'),
+    "runtime-socket": (
+        "nvidia-container-toolkit-ctr",
+        "unable to dial: dial unix /runtime/sock-dir/containerd.sock: connect: no such file or directory",
+    ),
     "cdi-unresolvable": ("x", "unresolvable CDI devices management.nvidia.com/gpu=all"),
     "nvml-mismatch": ("x", "Failed to initialize NVML: Driver/library version mismatch"),
     "nvml-lost": ("x", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
     "psa": ("", 'pods "a" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes'),
+    "quota-missing": (
+        "",
+        "insufficient quota to match these scopes: [{PriorityClass In [system-node-critical]}]",
+    ),
     "quota": ("", 'pods "a" is forbidden: exceeded quota: gpu, requested: pods=1, used: pods=9'),
     "admission": ("", 'admission webhook "validate.kyverno.svc-fail" denied the request'),
     "account-missing": ("", "error looking up service account gpu-operator/nvidia-driver: not there"),

@@ -115,6 +115,15 @@ CAUSES: tuple[Cause, ...] = (
         containers=("k8s-driver-manager",),
     ),
     Cause(
+        id="driver-held-by-module",
+        pattern=r"is in use by:? .*\b(?:nvidia_(?:fs|peermem)|gdrdrv|nv_peer_mem)\b"
+        r"|module \w+ depends on the driver",
+        told="another kernel module uses the loaded driver: no pod that goes frees it",
+        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # then reboot it, and once "
+        "it is up: kubectl uncordon {node}",
+        containers=_DRIVER,
+    ),
+    Cause(
         id="driver-held",
         pattern=r"driver is in use|driver [\d.]+ is in use|modules? (?:are|is) (?:still )?in use"
         r"|module nvidia\w* is in use|device or resource busy|unable to cleanup driver modules"
@@ -136,7 +145,7 @@ CAUSES: tuple[Cause, ...] = (
         id="kernel-headers",
         pattern=r"could not resolve linux kernel version|unable to find.*kernel-(?:headers|devel)"
         r"|unable to locate package linux-headers|no package kernel-(?:headers|devel)\S* available"
-        r"|no match for argument: kernel-|/lib/modules/\S+/build: no such file"
+        r"|(?:no match for argument|unable to find a match): kernel-|/lib/modules/\S+/build: no such file"
         r"|unable to find the kernel source tree|no kernel headers",
         told="no repository that the container uses has headers of the node's kernel",
         command="{select}  # an image that has its modules",
@@ -145,7 +154,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         id="other-kernel",
         pattern=r"disagrees about version of symbol|invalid module format|version magic|exec format error"
-        r"|unknown symbol in module|was built for another kernel",
+        r"|unknown symbol in module|was built for another kernel|module nvidia\S* not found in directory",
         told="the modules were built for another kernel than the node's",
         command="{select}",
         containers=_DRIVER,
@@ -186,6 +195,14 @@ CAUSES: tuple[Cause, ...] = (
         command="driverctl doctor  # on the node",
     ),
     Cause(
+        id="runtime-socket",
+        pattern=r"unable to dial: dial unix \S+|no container runtime (?:runs|was found)",
+        told="the toolkit finds no socket of a container runtime at the place that it was given",
+        command="ls -l /run/containerd/containerd.sock /run/k3s/containerd/containerd.sock "
+        "/run/k0s/containerd.sock  # on the node; then toolkit.env: CONTAINERD_SOCKET, with what is there",
+        containers=("nvidia-container-toolkit-ctr",),
+    ),
+    Cause(
         id="cdi-unresolvable",
         pattern=r"unresolvable cdi devices?",
         told="no CDI spec of the node has the device",
@@ -212,8 +229,14 @@ CAUSES: tuple[Cause, ...] = (
         "pod-security.kubernetes.io/enforce=privileged",
     ),
     Cause(
+        id="quota-missing",
+        pattern=r"insufficient quota to match these scopes",
+        told="the cluster, as GKE, takes pods of this priority class only where a ResourceQuota is for them",
+        command="kubectl create quota gpu-operands -n {namespace} --hard=pods=100 --scopes=PriorityClass",
+    ),
+    Cause(
         id="quota",
-        pattern=r"exceeded quota|insufficient quota to match these scopes",
+        pattern=r"exceeded quota",
         told="a ResourceQuota of the namespace leaves no room for pods of this priority class",
         command="kubectl get resourcequota -n {namespace}",
     ),

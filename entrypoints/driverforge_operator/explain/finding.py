@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from driverforge_core.cell import build_command, cell_of_image
+from driverforge_core.osid import OsId
 from driverforge_operator.explain.blocked import Blocked
 from driverforge_operator.explain.causes import Cause, likely
 from driverforge_operator.explain.scene import Scene, Sight
+from driverforge_operator.state.nodes import system_of
 from driverforge_operator.state.workloads import Pod
 
 
@@ -91,7 +93,9 @@ def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object]
 
 def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:
     machine = scene.node.status.node_info
-    wanted = cell_of_image(image, machine.architecture, machine.kernel_version) or "CELL"
+    cell = cell_of_image(image, machine.architecture, machine.kernel_version)
+    # a missing image is wanted as it is called
+    wanted = (cell if row.id == "image-missing" else _of_system(cell, system_of(scene.labels))) or "CELL"
     return row.filled(
         node=scene.node.metadata.name,
         namespace=pod.metadata.namespace,
@@ -101,3 +105,11 @@ def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -
         cell=wanted,
         select=build_command(image, wanted),
     )
+
+
+def _of_system(cell: str, system: OsId | None) -> str:
+    """The cell for the node's own system, where it runs another one's image (gpu-operator#1436)."""
+    named, dash, rest = cell.partition("-")
+    if not dash or system is None or system.tag.startswith(named) or named.startswith(system.tag):
+        return cell
+    return f"{system.tag}-{rest}"

@@ -166,11 +166,22 @@ def _paused(scene: Scene, paused: Mapping[str, str]) -> Seen:
     if scene.sight.lacks(POD):
         return Told(UNREAD, f"{told}, and the dump has no pods")
     back = " ".join(f"{nodekeys.DEPLOY}{one}=true" for one in sorted(paused))
+    node = scene.node.metadata.name
+    label = f"kubectl label node {node} --overwrite {back}"
+    if any("mig" in value for value in paused.values()):
+        # once it gave up it waits for another layout; a new pod tries again (gpu-operator#2833)
+        return Finding(
+            what=told,
+            cause="labels-paused",
+            told="the MIG manager paused them, and changes the layout, gave up, or is gone",
+            command=f"kubectl delete pod -n {scene.sight.namespace} -l app=nvidia-mig-manager "
+            f"--field-selector spec.nodeName={node}  # it tries again; where there is none: {label}",
+        )
     return Finding(
         what=told,
         cause="labels-paused",
-        told="who paused them (driver manager, MIG manager) is gone without putting them back",
-        command=f"kubectl label node {scene.node.metadata.name} --overwrite {back}",
+        told="the driver manager, which paused them, is gone without putting them back",
+        command=label,
     )
 
 

@@ -135,5 +135,11 @@ def driver_version(spec: Spec) -> str:
     args = [arg for edits in spec.all_edits for hook in edits.hooks for arg in hook.args]
     stated = [arg.removeprefix(_ARGUMENT) for arg in args if arg.startswith(_ARGUMENT)]
     paths = (mount.host_path for edits in spec.all_edits for mount in edits.mounts)
-    named = [match[1] for path in paths if (match := _VERSIONED.search(path))]
+    named = (version for path in paths if (version := library_version(path)))
     return next(iter([*stated, *named]), "")
+
+
+def library_version(path: str) -> str:
+    """The driver that a library belongs to, by its name; '' for a library that does not say."""
+    found = _VERSIONED.search(path)
+    return found[1] if found else ""

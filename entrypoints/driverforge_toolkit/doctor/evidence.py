@@ -115,6 +115,7 @@ class NodeEvidence:
     gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hook_program: str = ""  # nvidia-cdi-hook or nvidia-ctk, where a usual folder of the node has it
     driver: str = ""  # version of the loaded module
+    libraries: frozenset[str] = frozenset()  # versions of the driver's libraries, where specs look for them
     majors: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # device files of the driver
     unlinked: tuple[str, ...] = ()  # names that /dev/char lacks for them

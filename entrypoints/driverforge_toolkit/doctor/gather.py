@@ -14,6 +14,7 @@ from driverforge_host.gpu.detect import loaded_version
 from driverforge_host.gpu.device_files import FOLDERS, PROC_DEVICES, device_majors
 from driverforge_host.ports import Files, Host, Sockets, bytes_of, text_of
 from driverforge_toolkit.cdi import specfiles
+from driverforge_toolkit.cdi.stale import library_version
 from driverforge_toolkit.doctor import gather_runtime, runtime_files
 from driverforge_toolkit.doctor.evidence import (
     NodeEvidence,
@@ -110,6 +111,7 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> NodeEvidence:
         gone={file.path: tuple(_missing_paths(node, file, live=live)) for file in specs},
         hook_program=_hook_program(node),
         driver=loaded_version(node),
+        libraries=frozenset(_library_versions(node, specs)),
         majors=device_majors(text_of(node, PROC_DEVICES)),
         numbers=numbers,
         journal=entries,
@@ -243,6 +245,17 @@ def _missing_paths(node: Files, file: specfiles.SpecFile, *, live: bool) -> Iter
             and (live or not path.startswith("/dev/"))
         ):
             yield path
+
+
+def _library_versions(node: Files, specs: Sequence[specfiles.SpecFile]) -> Iterator[str]:
+    paths = [
+        mount.host_path
+        for file in specs
+        for edits in (file.spec.all_edits if file.spec else ())
+        for mount in edits.mounts
+    ]
+    for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths if library_version(path)):
+        yield from filter(None, (library_version(f"/{name}") for name in node.list_dir(folder)))
 
 
 def _device_numbers(node: Files) -> Iterator[tuple[str, tuple[int, int]]]:

@@ -103,7 +103,7 @@ PLACES = (
     ),
     UsualPlace(
         kind="containerd",
-        config="/run/k0s/containerd-cri.toml",
+        config="/etc/k0s/containerd.toml",
         drop_in="/etc/k0s/containerd.d/nvidia.toml",
         socket="/run/k0s/containerd.sock",
         supervisor="k0s",
@@ -254,8 +254,11 @@ def _doomed(
 
 
 def _unread_files(node: Files, daemon: RuntimeDaemon, read_files: Contents) -> Iterator[str]:
-    """Our drop-in, and TOML files of the folders for drop-ins, as far as the daemon does not read them."""
-    if daemon.kind != "containerd":
+    """Our drop-in, and TOML files of the folders for drop-ins, as far as the daemon does not read them.
+
+    CRI-O reads crio.conf.d, and nvidia-ctk 1.18 and later write to conf.d (gpu-operator#2236).
+    """
+    if daemon.kind == "docker":
         return
     base = daemon.config.rpartition("/")[0]
     for folder in dict.fromkeys((daemon.drop_in.rpartition("/")[0], f"{base}/conf.d", f"{base}/config.d")):
@@ -281,7 +284,9 @@ def kubelet(host: Host) -> tuple[str, ...] | None:
 
 def kubelet_by_files(node: Files) -> tuple[str, ...] | None:
     """The same by the kubelet's files."""
-    return _sockets(endpoints_of_files(node), node)
+    found = _sockets(endpoints_of_files(node), node)
+    # a dump has no link /var/run, by which kubeadm names CRI-O's socket
+    return found and tuple(socket.removeprefix("/var") for socket in found)
 
 
 def _sockets(found: Iterable[KubeletEndpoint], node: Files) -> tuple[str, ...] | None:

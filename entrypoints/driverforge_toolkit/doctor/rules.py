@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from driverforge_toolkit.doctor import rules_node, rules_runtime, rules_template, rules_versions
+from driverforge_toolkit.doctor import rules_asked, rules_node, rules_runtime, rules_template, rules_versions
 from driverforge_toolkit.doctor.evidence import Diagnosis, NodeEvidence, RuntimeEvidence
 
 
@@ -138,8 +138,8 @@ RULES: tuple[Rule, ...] = (
         id="drop-in-not-read",
         check=rules_runtime.drop_in_not_read,
         symptom='`no runtime for "nvidia" is configured`',
-        cause="the drop-in is in a folder that no `imports` names",
-        issues=("toolkit#1404", "toolkit#1407"),
+        cause="the drop-in is in a folder that no `imports` names, or of CRI-O's in conf.d",
+        issues=("toolkit#1404", "toolkit#1407", "gpu-operator#2236"),
     ),
     Rule(
         id="handler-without-type",
@@ -167,6 +167,27 @@ RULES: tuple[Rule, ...] = (
         symptom='`no runtime for "nvidia" is configured`, though the files have it',
         cause="the runtime was not restarted since (RUNTIME_RESTART_MODE=none)",
         issues=("gpu-operator#594", "gpu-operator#399"),
+    ),
+    Rule(
+        id="handler-asked",
+        check=rules_asked.handler_asked,
+        symptom='`no runtime for "nvidia" is configured`, `failed to find runtime handler nvidia`',
+        cause="a provisioner, k3s or rke2 wrote the file anew, or the runtime was not restarted since",
+        issues=("claudie#1786", "kubespray#12277", "rke2#8752"),
+    ),
+    Rule(
+        id="settings-hidden",
+        check=rules_asked.settings_hidden,
+        symptom="images are not pulled from the mirror, or CNI is not found, since there is a drop-in",
+        cause="containerd before 2.1 takes its whole CRI section from the last file that has one",
+        issues=("Olares#3735", "containerd#9968"),
+    ),
+    Rule(
+        id="other-cgroups",
+        check=rules_asked.other_cgroups,
+        symptom="pods with GPUs are ended after seconds, or their limits do not hold",
+        cause="NVIDIA's handler was written by hand, without runc's `SystemdCgroup`",
+        issues=("puppetlabs-kubernetes#717", "k3s#7130"),
     ),
     Rule(
         id="mixed-runtimes",
@@ -204,6 +225,13 @@ RULES: tuple[Rule, ...] = (
         issues=("gpu-operator#531", "toolkit#1239", "dra#1144"),
     ),
     Rule(
+        id="spec-folder",
+        check=rules_asked.spec_folder,
+        symptom="`unresolvable CDI devices`, and the spec is there",
+        cause="`cdi_spec_dirs` names other folders, as on Talos",
+        issues=("dra#736",),
+    ),
+    Rule(
         id="spec-version",
         check=rules_node.spec_version,
         symptom="`unresolvable CDI devices`, and the spec is there",
@@ -218,11 +246,25 @@ RULES: tuple[Rule, ...] = (
         issues=("gpu-operator#531", "toolkit#1239"),
     ),
     Rule(
+        id="device-asked",
+        check=rules_asked.device_asked,
+        symptom="`unresolvable CDI devices management.nvidia.com/gpu=GPU-…`",
+        cause="no spec has the device, or the runtime's default kind is the one of the operator's own pods",
+        issues=("toolkit#1895", "toolkit#1239", "gpu-operator#1982"),
+    ),
+    Rule(
         id="spec-of-other-driver",
         check=rules_node.spec_of_other_driver,
         symptom="`driver/library version mismatch` in containers",
         cause="the spec is from before the driver was installed again",
         issues=("toolkit#1611", "toolkit#1982", "AgentBaker#8736"),
+    ),
+    Rule(
+        id="spec-without-devices",
+        check=rules_node.spec_without_devices,
+        symptom="`couldn't communicate with the NVIDIA driver` in the first container after a boot",
+        cause="the spec was written before /dev had the driver's files",
+        issues=("dra#1380",),
     ),
     Rule(
         id="spec-with-wrong-major",

@@ -84,11 +84,36 @@ def spec_of_other_driver(evidence: NodeEvidence) -> Diagnosis | None:
     }
     if not wrong:
         return None
+    installed = set(wrong.values()) & evidence.libraries
+    if installed and evidence.driver not in evidence.libraries:
+        return Diagnosis(
+            what=f"the driver {min(installed)} was installed, and {evidence.driver} is still loaded: "
+            "containers get libraries that do not match it",
+            evidence=tuple(f"{path}: {version}" for path, version in wrong.items()),
+            command="# reboot the node; where a driver container brings it: drain, and delete that pod",
+        )
     return Diagnosis(
         what="a CDI spec is for another driver version than the loaded one: "
         "containers get libraries that do not match it",
         evidence=(f"loaded: {evidence.driver}", *(f"{path}: {version}" for path, version in wrong.items())),
         command=_joined(_rewrite(evidence, wrong)),
+    )
+
+
+def spec_without_devices(evidence: NodeEvidence) -> Diagnosis | None:
+    bare = [
+        file.path
+        for file in _nvidia(evidence)
+        if file.spec
+        and driver_version(file.spec)
+        and not any(each.device_nodes for each in file.spec.all_edits)
+    ]
+    if not bare:
+        return None
+    return Diagnosis(
+        what="a CDI spec has the driver's libraries and no device file: no GPU is seen in its containers",
+        evidence=tuple(f"{path} names no file of /dev" for path in bare),
+        command=_joined([*_devices("nodes", ["/"]), *_rewrite(evidence, bare)]),
     )
 
 

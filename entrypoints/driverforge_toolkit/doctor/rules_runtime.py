@@ -122,7 +122,12 @@ def drop_in_not_read(evidence: NodeEvidence) -> Diagnosis | None:
         if found and not runtime_files.has_nvidia(runtime):
             return Diagnosis(
                 what=f"NVIDIA's handlers are in a file that {runtime.kind} does not read",
-                evidence=tuple(f"{path} is not among the imports of {runtime.config}" for path in found),
+                evidence=tuple(
+                    f"{path} is not among the imports of {runtime.config}"
+                    if runtime.kind == "containerd"
+                    else f"{path} is not in {runtime.config}.d"
+                    for path in found
+                ),
                 command=APPLY,
             )
     return None

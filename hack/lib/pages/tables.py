@@ -135,11 +135,11 @@ Exit status 0: nothing was found; 1: something was; any other: the look failed (
 
 CDI specs of kinds that `driverctl cdi generate` does not write are left to the tool that wrote them.
 
-In a dump, a file counts at its place below DIR: `etc/containerd`, `etc/crio`, `etc/docker`, `etc/cdi`,
-`var/run/cdi`, `var/lib/rancher`, `var/snap/microk8s/current/args`, `var/lib/kubelet`, `var/lib/driverforge`,
-`usr/local/nvidia`, `run/nvidia`, `proc/devices`, `sys/module/nvidia/version`, `var/log`. `--log FILE` adds a
-log from elsewhere (`journalctl -u containerd > FILE`). What a dump cannot show is not judged: the handlers
-that the running process has, device files, and links in /dev/char.
+In a dump, a file counts at its place below DIR: `etc/containerd`, `etc/k0s`, `etc/crio`, `etc/docker`,
+`etc/cdi`, `var/run/cdi`, `var/lib/rancher`, `var/snap/microk8s/current/args`, `var/lib/kubelet`,
+`var/lib/driverforge`, `usr/local/nvidia`, `run/nvidia`, `proc/devices`, `sys/module/nvidia/version`,
+`var/log`. `--log FILE` adds a log from elsewhere (`journalctl -u containerd > FILE`). What a dump cannot show
+is not judged: the handlers that the running process has, device files, and links in /dev/char.
 
 | id | what is seen | cause | upstream |
 |---|---|---|---|"""
