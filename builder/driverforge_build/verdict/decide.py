@@ -49,6 +49,7 @@ class Judge:
         self._remarks = Remarks(matrix, lock, today=today, given=self._given, advisories=advisories)
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
         self._by_version: dict[tuple[object, ...], list[tuple[Probe, ProbeRule]]] = {}
+        self._unpatched: dict[tuple[object, ...], list[ModuleType]] = {}
         self._by_headers: dict[tuple[object, ...], Verdict] = {}
         self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
 
@@ -181,7 +182,7 @@ class Judge:
         left_out: dict[ModuleType, str] = {}
         evidence: list[str] = []
         for row, rule in self._concerning(cell):
-            kinds = [kind for kind in concerned(rule, cell, target) if kind not in left_out]
+            kinds = [kind for kind in self._concerned(rule, cell, target) if kind not in left_out]
             if not kinds:
                 continue
             asked = question(rule.probe)
@@ -203,6 +204,13 @@ class Judge:
             return Verdict(state=State.BLOCKED, reason=reason, evidence=tuple(evidence))
         told = f"; without its {listed(left_out)} modules" if left_out else ""
         return Verdict(state=State.BUILD, reason=told, evidence=tuple(evidence), left_out=left_out)
+
+    def _concerned(self, rule: ProbeRule, cell: Cell, target: TargetLock) -> list[ModuleType]:
+        """`concerned`, once for all kernels of a target."""
+        key = (rule.id, cell.driver.version, cell.module_types, cell.os.id, cell.arch)
+        if key not in self._unpatched:
+            self._unpatched[key] = concerned(rule, cell, target)
+        return self._unpatched[key]
 
     def _concerning(self, cell: Cell) -> list[tuple[Probe, ProbeRule]]:
         """The probes that are about a cell: the same for all kernels of a version."""
