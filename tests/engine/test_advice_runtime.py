@@ -32,6 +32,7 @@ pytestmark = [
     ),
 ]
 
+SELDOM = pytest.mark.full(reason="more of the same")
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
 SPIN = f"""[{CRI}.containerd.runtimes.spin]
 runtime_type = "io.containerd.spin.v2"
@@ -93,7 +94,7 @@ def follow(node: RuntimeNode, command: str) -> None:
 
 
 @cures("runc-missing")
-@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+@pytest.mark.parametrize("suite", [pytest.param("bookworm", marks=SELDOM), "trixie"])
 def test_runc_that_an_import_hides_comes_back_with_all_that_is_hidden(suite: str) -> None:
     with provided(lambda: open_node("containerd", suite)) as node:
         node.start(root(node))
@@ -127,7 +128,7 @@ def test_a_runc_that_nobody_states_gets_the_cgroup_driver_of_the_others() -> Non
 
 
 @cures("drop-in-version")
-@pytest.mark.parametrize("suite", ["bookworm", "trixie", "sid"])
+@pytest.mark.parametrize("suite", [pytest.param("bookworm", marks=SELDOM), "trixie", "sid"])
 def test_a_drop_in_of_a_higher_version_keeps_what_it_sets_for_others(suite: str) -> None:
     """kata's, beside a root file of version 2."""
     with provided(lambda: open_node("containerd", suite)) as node:
@@ -144,7 +145,7 @@ def test_a_drop_in_of_a_higher_version_keeps_what_it_sets_for_others(suite: str)
         assert after["plugins"] == before["plugins"]
 
 
-@pytest.mark.parametrize("name", ["*.toml", "nvidia.toml"])
+@pytest.mark.parametrize("name", [pytest.param("*.toml", marks=SELDOM), "nvidia.toml"])
 def test_a_drop_in_of_nvidias_alone_is_written_anew(name: str) -> None:
     """Also where the root file imports it by its name: containerd does not start without it."""
     with provided(lambda: open_node("containerd", "sid")) as node:
@@ -158,7 +159,7 @@ def test_a_drop_in_of_nvidias_alone_is_written_anew(name: str) -> None:
 
 
 @cures("config-version-1")
-@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+@pytest.mark.parametrize("suite", [pytest.param("bookworm", marks=SELDOM), "trixie"])
 def test_a_file_of_version_1_becomes_one_of_version_2(suite: str) -> None:
     with provided(lambda: open_node("containerd", suite)) as node:
         node.start(VERSION_1)
@@ -176,7 +177,7 @@ def test_a_file_of_version_1_becomes_one_of_version_2(suite: str) -> None:
 @pytest.mark.parametrize(
     ("suite", "disabled"),
     [
-        ("bookworm", '["io.containerd.grpc.v1.cri"]'),
+        pytest.param("bookworm", '["io.containerd.grpc.v1.cri"]', marks=SELDOM),
         ("trixie", "[\n  'io.containerd.grpc.v1.cri',\n  'io.containerd.snapshotter.v1.zfs',\n]"),
     ],
 )
@@ -195,7 +196,7 @@ def test_a_disabled_plugin_comes_back_and_its_sections_stay(suite: str, disabled
 
 
 @cures("default-unknown")
-@pytest.mark.parametrize("name", ["'kata'", '"kata"'])
+@pytest.mark.parametrize("name", ["'kata'", pytest.param('"kata"', marks=SELDOM)])
 def test_a_default_that_nobody_has_becomes_runc(name: str) -> None:
     with provided(lambda: open_node("containerd", "trixie")) as node:
         node.start(root(node))
@@ -253,7 +254,7 @@ def test_a_spec_with_a_version_that_is_not_read_is_read_then() -> None:
         assert told(node, specs=specfiles.load(real_host().node, [f"{node.etc}/cdi"])) == {}
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "sid"])
+@pytest.mark.parametrize("suite", ["bookworm", pytest.param("sid", marks=SELDOM)])
 def test_the_file_of_dockers_package_serves_a_kubelet_then(suite: str) -> None:
     text = '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n'
     with provided(lambda: open_node("containerd", suite)) as node:

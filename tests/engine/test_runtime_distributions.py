@@ -156,7 +156,14 @@ KATA = f"""[{CRI2}.containerd.runtimes.kata]
 """
 
 
-@pytest.mark.parametrize("left", [TOOLKITS, f"{TOOLKITS}{KATA}", f"{CALL}\n{TOOLKITS}"])
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(TOOLKITS, marks=pytest.mark.full(reason="more of the same")),
+        f"{TOOLKITS}{KATA}",
+        f"{CALL}\n{TOOLKITS}",
+    ],
+)
 def test_a_template_that_takes_the_node_down_is_refused_and_the_printed_command_mends_it(left: str) -> None:
     """It was written since the distribution's start, which had none: the node runs still."""
     with distribution("rke2", "trixie", BASE2, "config.toml.tmpl") as node:
