@@ -68,7 +68,9 @@ def test_apply_finds_the_unit_restarts_it_once_and_revert_undoes_all(node: Syste
     assert any("the only container runtime that runs here" in line for line in plan["runtime"]["evidence"])
     assert state(node) == before
     first = pid(node)
-    pod.driverctl("runtime", "apply")
+    applied = pod.driverctl("runtime", "apply")
+    assert "restarted runtime=containerd" in applied.stderr
+    assert "no rehearsal" not in applied.stderr
     second = pid(node)
     assert second != first
     assert reported(pod) == {"runc", *NAMES}
