@@ -152,6 +152,7 @@ def descendants(pid: int) -> list[int]:
     return [*found, *(below for child in found for below in descendants(child))]
 
 
+@pytest.mark.parametrize("node", ["sid"], indirect=True)
 def test_doctor_and_watch_say_it_first(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
     """The watch looks again when the spec is gone, though no file of containerd's own has changed."""
     node.driverctl("apply")
@@ -176,6 +177,7 @@ def test_doctor_and_watch_say_it_first(node: RuntimeNode, capsys: pytest.Capture
     assert f'{node.etc}/site.toml:6: base_runtime_spec = "{spec}"' in told
 
 
+@pytest.mark.parametrize("node", ["sid"], indirect=True)
 def test_harmless_news_are_told_and_go_through(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
     site = node.etc / "site.toml"
     site.write_text(site.read_text().replace("4096", "8192"))
