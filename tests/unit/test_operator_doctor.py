@@ -84,6 +84,33 @@ def test_nothing_is_found_where_nothing_is_wrong(scene: SceneFolder, tmp_path: P
     assert "operators: gpu-operator; 2 definitions" in text
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "message", "cause"),
+    [
+        (  # aicr#915
+            "ReplicaSet",
+            "gpu-operator-7d9",
+            "Error creating: insufficient quota to match these scopes: [{PriorityClass In []}]",
+            "quota-missing",
+        ),
+        (  # gpu-operator#1519
+            "Pod",
+            "gpu-operator-7d9-x7k2p",
+            'Failed to pull image "harbor.site/op:1": x509: certificate signed by unknown authority',
+            "registry-certificate",
+        ),
+        ("Pod", "gpu-operator-7d9-x7k2p", 'Failed to pull image "a": not found', "operator-down"),
+        ("Pod", "gpu-operator-node-feature-discovery-worker-a", "violates PodSecurity", "operator-down"),
+    ],
+)
+def test_why_an_operator_has_no_pod(
+    scene: SceneFolder, tmp_path: Path, kind: str, name: str, message: str, cause: str
+) -> None:
+    scene.others[0] = operator("gpu-operator", "gpu-operator", "gpu-operator", available=0)
+    scene.warn(kind, name, "Failed", message)
+    assert causes(scene, tmp_path) == [cause]
+
+
 @pytest.mark.parametrize("own", [ours(), BY_HAND], ids=["the chart's", "by hand"])
 def test_two_operators(scene: SceneFolder, tmp_path: Path, own: dict[str, Any]) -> None:
     scene.others.append(own)

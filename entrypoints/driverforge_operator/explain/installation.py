@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from driverforge_core import nodekeys
-from driverforge_operator.explain.causes import REFUSED, likely
+from driverforge_operator.explain.causes import REFUSED, UNKNOWN, likely
 from driverforge_operator.explain.documents import DoctorDocument
 from driverforge_operator.explain.finding import Finding
 from driverforge_operator.explain.scene import Sight
@@ -172,13 +173,35 @@ def _operators(installation: Installation) -> Iterator[Finding]:
         )
     for one in chain.from_iterable(found.values()):
         if not one.status.available_replicas:
-            metadata = one.metadata
-            yield Finding(
-                what=f"Deployment {metadata} has no running pod",
-                cause="operator-down",
-                told="nothing in the cluster follows the custom resources now",
-                command=f"kubectl logs -n {metadata.namespace} deploy/{metadata.name} --previous",
-            )
+            yield _down(one, installation.sight)
+
+
+def _down(operator: Deployment, sight: Sight) -> Finding:
+    """An operator without a running pod: why, where warnings of its ReplicaSets or pods say so."""
+    metadata = operator.metadata
+    what = f"Deployment {metadata} has no running pod"
+    about = {
+        key: warnings
+        for key, warnings in sight.warnings_by_object.items()
+        if key[0] in ("ReplicaSet", "Pod")
+        and key[1] == metadata.namespace
+        and re.fullmatch(rf"{re.escape(metadata.name)}-[a-z0-9]+(-[a-z0-9]+)?", key[2])
+    }
+    said = list(dict.fromkeys(f"{one.reason}: {one.message}" for one in chain(*about.values())))
+    row = likely(said, "")
+    # an operator's image is not made as a driver's is
+    if row is not UNKNOWN and "{select}" not in row.command:
+        image = next((one.image for one in operator.spec.template.spec.containers), "")
+        pod = next((name for kind, _, name in about if kind == "Pod"), "POD")
+        words = row.filled(namespace=metadata.namespace, image=image, pod=pod)
+        return Finding.by(words, what, _first(said))
+    return Finding(
+        what=what,
+        evidence=_first(said),
+        cause="operator-down",
+        told="nothing in the cluster follows the custom resources now",
+        command=f"kubectl logs -n {metadata.namespace} deploy/{metadata.name} --previous",
+    )
 
 
 def _rights(installation: Installation) -> Iterator[Finding]:
