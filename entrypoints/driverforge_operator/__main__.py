@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from driverforge_core.errors import Unsupported
 
-PACKAGES = ("click", "httpx2", "lightkube", "msgspec", "pydantic", "yaml")
+PACKAGES = ("click", "httpx2", "msgspec", "pydantic", "yaml")
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from driverforge_operator.commands.status import status_command
 def cli() -> None:
     """Give each node of a cluster its NVIDIA driver and what goes with it.
 
-    The cluster is the one of the pod that this runs in, or of your kubeconfig ($KUBECONFIG, ~/.kube/config).
+    The cluster is the one of $KUBECONFIG, else of the pod that this runs in, else of ~/.kube/config.
     """
 
 

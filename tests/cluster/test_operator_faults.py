@@ -158,7 +158,7 @@ def test_a_token_is_read_again_when_it_was_exchanged(cluster: Api, proxy: FaultP
         proxy.token = "second"
         proxy.drop()
         merge(cluster, NODES[0], {"metadata": {"labels": {f"{nodekeys.DEPLOY}driver": None}}})
-        until(lambda: "token" in log.read_text(), "it notices", log=log)
+        until(lambda: " 401" in log.read_text(), "it notices", log=log)
         token.write_text("second")
         until(
             lambda: f"{nodekeys.DEPLOY}driver" in cluster.request("GET", NODES[0]).body["metadata"]["labels"],

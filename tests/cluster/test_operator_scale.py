@@ -13,14 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
 
 from driverforge_core import nodekeys
-from driverforge_operator.cluster.api import ApiServer
 from driverforge_operator.state.kinds import NVIDIA_DRIVER
 from support.cluster import kubernetes_build
-from support.cluster.kubernetes import OPERATOR, Api, api_server
+from support.cluster.adapter import adapter
+from support.cluster.kubernetes import Api, api_server
 from support.cluster.operator import (
     NAMESPACE,
     NODES,
@@ -98,11 +96,8 @@ def crowded(folder: Path) -> Iterator[Api]:
     """
     folder.mkdir()
     with api_server(provided(kubernetes_build.programs), folder) as api, ground(api):
-        config = KubeConfig.from_dict(json.loads(api.kubeconfig(OPERATOR))).get()
-        assert config
         spec = driver_spec("minimal")
-        with Client(config, ConnectionParams(trust_env=False)) as http:
-            server = ApiServer(http, NAMESPACE)
+        with adapter(api, NAMESPACE) as server:
             for number in range(TEN_THOUSAND):
                 selector = {"crowd": "yes"} if number % 2 else {"pool": str(number)}
                 document = {

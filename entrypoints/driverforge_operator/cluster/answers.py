@@ -13,7 +13,6 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 import httpx2
 import msgspec
-from lightkube.core.exceptions import ConfigError
 
 from driverforge_core.errors import NotPermitted, TemporaryFailure, Unavailable
 from driverforge_operator.ports import (
@@ -213,7 +212,6 @@ def translated() -> Iterator[None]:
         yield
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Misled("the API server's answer is none", details=[str(error)]) from error
-    except (httpx2.HTTPError, ConfigError, OSError) as error:
-        # ConfigError: the token's file is gone for a moment, as while it is rotated
+    except (httpx2.HTTPError, OSError) as error:
         told = f"{type(error).__name__}: {error}"
         raise TemporaryFailure("the API server does not answer", details=[told]) from error

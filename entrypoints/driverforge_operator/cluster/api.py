@@ -1,23 +1,21 @@
 """A Kubernetes API server.
 
-lightkube finds it, trusts it and logs in: kubeconfig or service account, rotated tokens, client certificates,
-exec plugins. The requests are made here, because its own watch has no bookmarks and waits without end on a
-connection that died, and its models decode every field of an object.
+Requests and what their answers mean; `kubeconfig` finds the server, `login` logs in. A client library's watch
+has no bookmarks and waits without end on a connection that died, and its models decode every field of an
+object (lightkube 1.0).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 import httpx2
 import msgspec
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.core.exceptions import ConfigError
 
-from driverforge_core.errors import InputError, Unavailable
+from driverforge_core.errors import Unavailable
 from driverforge_operator.cluster.answers import (
     Lists,
     changes,
@@ -27,6 +25,8 @@ from driverforge_operator.cluster.answers import (
     shape_of,
     translated,
 )
+from driverforge_operator.cluster.kubeconfig import find
+from driverforge_operator.cluster.login import client
 from driverforge_operator.ports import (
     Document,
     Event,
@@ -258,17 +258,7 @@ def connect(namespace: str, *, answered: Callable[[str, str, int], None] | None 
 
     `answered` is told method, path and status of each answer. Raises InputError where neither says a cluster.
     """
-    try:
-        config = KubeConfig.from_env().get()
-        if config is None:
-            raise ConfigError("no kubeconfig, and no service account")
-        http = Client(config, ConnectionParams(timeout=_TIMEOUT))
-    except (ConfigError, OSError) as error:
-        raise InputError(
-            "no cluster is known",
-            details=[str(error)],
-            resolution="set KUBECONFIG, or run in a pod that has a service account",
-        ) from error
+    http = client(find(os.environ), _TIMEOUT)
     if answered is not None:
         http.event_hooks["response"].append(
             lambda answer: answered(answer.request.method, answer.request.url.path, answer.status_code)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx2
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
 
 from driverforge_operator.cluster.api import ApiServer
+from driverforge_operator.cluster.kubeconfig import find
+from driverforge_operator.cluster.login import client
 from support.cluster.kubernetes import OPERATOR, Api
 
 
 @contextmanager
 def adapter(api: Api, namespace: str, *, user: str = OPERATOR) -> Iterator[ApiServer]:
     """As a user. A page has two objects, so that lists have several."""
-    config = KubeConfig.from_dict(json.loads(api.kubeconfig(user))).get()
-    assert config
-    with Client(config, ConnectionParams(timeout=httpx2.Timeout(30), trust_env=False)) as http:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "kubeconfig"
+        config.write_text(api.kubeconfig(user))
+        access = find({"KUBECONFIG": str(config)})
+    with client(access, httpx2.Timeout(30)) as http:
         yield ApiServer(http, namespace, page=2)
