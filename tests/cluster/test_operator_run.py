@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +12,23 @@ import pytest
 import yaml
 
 from driverforge_core import nodekeys
-from support.cluster.kubernetes import Api
+from support.cluster.kubernetes import OPERATOR, Api
 from support.cluster.operator import (
+    COMMAND,
     DAEMONSETS,
     DRIVER,
     NAMESPACE,
     NODES,
     add_driver,
     add_node,
+    environment,
     merge,
     operator,
     settled,
     small_cluster,
 )
 from support.process import run, until
+from support.samples.operatorcases import policy_spec
 
 # the programs may have to be compiled first
 pytestmark = pytest.mark.timeout(3600)
@@ -156,3 +160,33 @@ def test_plan_of_a_dump_is_what_run_does(cluster: Api, tmp_path: Path) -> None:
     done = [line.partition(" info ")[2] for line in log.read_text().splitlines()]
     assert len(writes(cluster)) - len(before) == len(told.splitlines())
     assert set(told.splitlines()) <= set(done)
+
+
+def test_the_plan_of_a_snapshot_is_that_of_the_cluster(cluster: Api, tmp_path: Path) -> None:
+    """With what pods use, which a snapshot has without its secrets, and kinds that the server lacks."""
+    cluster.request("DELETE", DRIVER)
+    spec = policy_spec("default")
+    spec["driver"] |= {"repoConfig": {"configMapName": "repositories"}, "secretEnv": "variables"}
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
+    metadata = {"namespace": NAMESPACE}
+    lists, secret = {"a.list": "deb http://user:password@site"}, {"A": "c2VjcmV0"}
+    for document in (
+        {**policy, "spec": spec},
+        {"kind": "ConfigMap", "metadata": {**metadata, "name": "repositories"}, "data": lists},
+        {"kind": "Secret", "metadata": {**metadata, "name": "variables"}, "data": secret},
+    ):
+        answer = cluster.apply(json.dumps({"apiVersion": "v1", **document}))
+        assert answer.ok, answer.message
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(cluster.kubeconfig(OPERATOR))
+
+    def ask(*words: str) -> str:
+        return run(*COMMAND, *words, "--namespace", NAMESPACE, env=environment(kubeconfig)).stdout
+
+    ask("snapshot", str(tmp_path / "snapshot"))
+    live = ask("plan", "--objects")
+    assert "secretRef" in live
+    assert ask("plan", "--objects", "--from", str(tmp_path / "snapshot")) == live
+    texts = "".join(one.read_text() for one in (tmp_path / "snapshot").glob("*.yaml"))
+    assert "c2VjcmV0" not in texts
+    assert "password" not in texts

@@ -37,7 +37,7 @@ class Looks:
         self.hidden: set[str] = set()
         """Plurals of kinds of which not all may be listed."""
         self.undumped: set[str] = set()
-        """Plurals of kinds that are not in a dump."""
+        """Plurals of kinds that are not in a dump, or that the server does not have."""
 
     def everywhere(self, kind: Kind[Item], fields: str = "") -> Sequence[Item]:
         """Of all namespaces; of ours alone where the user may not see the others."""
@@ -53,6 +53,15 @@ class Looks:
 
     def ours(self, kind: Kind[Item]) -> Sequence[Item]:
         return self._noted(kind.plural, lambda: _items(self._inspector.pages(kind))) or ()
+
+    def noted(self, kind: Kind[Item], *, labels: str = "") -> Sequence[Item]:
+        """Of our namespace, as `ours`; remembers of the kind whether there was anything to list."""
+        found = self._noted(kind.plural, lambda: list(self._inspector.pages(kind, labels=labels)))
+        if found is None:
+            self.hidden.add(kind.plural)
+        elif not all(page.served and page.dumped for page in found):
+            self.undumped.add(kind.plural)
+        return _items(found or ())
 
     def log(self, log: Log, lines: int = LINES) -> tuple[str, ...]:
         what = f"log of {log.container} of pod {log.namespace}/{log.pod}"

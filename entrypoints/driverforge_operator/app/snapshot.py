@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import yaml
 
 from driverforge_operator.app.look import Looks
 from driverforge_operator.explain.redact import redact, redact_text
 from driverforge_operator.ports import Document, Inspector, Kind, Log
+from driverforge_operator.state.contents import CONFIG_MAPS, CONTENTS, SECRETS, Content, ContentDocument
 from driverforge_operator.state.kinds import CLUSTER_POLICY, DEFINITION, NODE, NVIDIA_DRIVER, OURS
 from driverforge_operator.state.openshift import OPENSHIFT
 from driverforge_operator.state.workloads import (
@@ -55,21 +57,32 @@ def snapshot(inspector: Inspector, namespace: str) -> Snapshot:
     found[NAMESPACE.plural] = list(looks.everywhere(NAMESPACE, f"metadata.name={namespace}"))
     found[EVENT.plural] = list(looks.everywhere(_whole(EVENT), "type=Warning"))
     for kind in OPENSHIFT:
-        found[kind.plural] = list(looks.ours(_whole(kind)))
+        found[kind.plural] = list(looks.noted(_whole(kind)))
     for kind in OURS:
         if kind.plural not in found:
-            found[kind.plural] = list(looks.ours(kind))
+            found[kind.plural] = list(looks.noted(kind))
     found[POD.plural] = [
         pod
         for one in sorted({namespace, *_namespaces(found[DAEMON_SET.plural])})
         for pod in looks.everywhere(_whole(POD), f"metadata.namespace={one}")
     ]
     files = {f"{plural}.yaml": _text(documents) for plural, documents in found.items() if documents}
+    specs = (one.get("spec") for kind in (CLUSTER_POLICY, NVIDIA_DRIVER) for one in found[kind.plural])
+    named = {text for spec in specs for text in _texts(spec)}
+    contents = {
+        CONFIG_MAPS: found[CONFIG_MAPS.plural],
+        SECRETS: [
+            one
+            for one in looks.noted(_whole(SECRETS), labels=dict(CONTENTS)[SECRETS])
+            if one["metadata"]["name"] in named and one.get("type", "Opaque") == "Opaque"
+        ],
+    }
+    files |= {f"{kind.plural}.yaml": _contents(kind, ones) for kind, ones in contents.items() if ones}
     # of what was read, and is not there: else a reader had to think that nobody looked
     unknown = looks.hidden | looks.undumped
     files |= {
         f"{kind.plural}.yaml": _none(kind)
-        for kind in _LOOKED_AT
+        for kind in (*_LOOKED_AT, *OURS, *OPENSHIFT)
         if not found[kind.plural] and kind.plural not in unknown
     }
     for log in _logs(found[POD.plural]):
@@ -108,6 +121,24 @@ def _logs(pods: Iterable[Document]) -> list[Log]:
 
 def _text(documents: Iterable[Document]) -> str:
     return yaml.dump_all(map(redact, documents), Dumper=yaml.CSafeDumper, sort_keys=False)
+
+
+def _contents(kind: Kind[ContentDocument], documents: Iterable[Document]) -> str:
+    """What pods use, without secrets, and the digest of what it held: pods are made by it, and say a part."""
+    told = [
+        {**redact(one), "digest": Content.of(msgspec.convert(one, kind.model)).digest} for one in documents
+    ]
+    return yaml.dump_all(told, Dumper=yaml.CSafeDumper, sort_keys=False)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for one in value.values() for text in _texts(one))
+    elif isinstance(value, list):
+        yield from (text for one in value for text in _texts(one))
 
 
 def _none(kind: Kind[Any]) -> str:

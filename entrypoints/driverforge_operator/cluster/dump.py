@@ -76,7 +76,9 @@ class Dump:
         ]
         try:
             items = tuple(msgspec.convert(one, kind.model) for one in found)
-            yield Page(items=items, version="", dumped=(kind.api_version, kind.name) in self._dumped)
+            dumped = (kind.api_version, kind.name) in self._dumped
+            # what is no part of Kubernetes the cluster need not have
+            yield Page(items=items, version="", dumped=dumped, served=dumped or kind.built_in)
         except msgspec.ValidationError as error:
             raise InputError(
                 f"an object of kind {kind.name} is no such object", details=[str(error)]

@@ -12,11 +12,15 @@ from driverforge_operator.state.kinds import MANAGED_BY, MANAGER, Metadata
 
 
 class ContentDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A ConfigMap or Secret as it is decoded, and forgotten again."""
+    """A ConfigMap or Secret as it is decoded, and forgotten again.
+
+    `digest` is what a snapshot says of one that lost its secrets; no API server has such a field.
+    """
 
     metadata: Metadata
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
+    digest: str = ""
 
 
 CONFIG_MAPS = kind_at("v1", "ConfigMap", "configmaps", ContentDocument)
@@ -49,4 +53,5 @@ class Content:
     def of(cls, document: ContentDocument) -> Content:
         entries = sorted((*document.data.items(), *document.binary_data.items()))
         told = msgspec.json.encode(entries)
-        return cls(keys=tuple(sorted(document.data)), digest=hashlib.sha256(told).hexdigest()[:16])
+        digest = document.digest or hashlib.sha256(told).hexdigest()[:16]
+        return cls(keys=tuple(sorted(document.data)), digest=digest)
