@@ -49,7 +49,7 @@ def test_explain_names_what_was_reported(name: str, tmp_path: Path) -> None:
 
 
 def _scene(case: dict[str, Any]) -> SceneFolder:
-    scene = SceneFolder()
+    scene = SceneFolder(case.get("cluster", "default"))
     labels = scene.node["metadata"]["labels"]
     labels.update(case.get("labels", {}))
     for key in [key for key, value in labels.items() if value is None]:

@@ -25,6 +25,10 @@ WORDS = {
         DRIVER,
         "manifest for nvcr.io/nvidia/driver:460.32.03-amzn2 not found",
     ),
+    "operand-image-missing": (
+        "nvidia-gdrcopy-ctr",
+        "manifest for nvcr.io/nvidia/cloud-native/gdrdrv:v2.6-rocky9 not found",
+    ),
     "registry-certificate": (
         DRIVER,
         (

@@ -99,7 +99,8 @@ def test_nothing_is_found_where_nothing_is_wrong(scene: SceneFolder, tmp_path: P
             'Failed to pull image "harbor.site/op:1": x509: certificate signed by unknown authority',
             "registry-certificate",
         ),
-        ("Pod", "gpu-operator-7d9-x7k2p", 'Failed to pull image "a": not found', "operator-down"),
+        ("Pod", "gpu-operator-7d9-x7k2p", 'Failed to pull image "a": not found', "operand-image-missing"),
+        ("Pod", "gpu-operator-7d9-x7k2p", "nobody has seen this", "operator-down"),
         ("Pod", "gpu-operator-node-feature-discovery-worker-a", "violates PodSecurity", "operator-down"),
     ],
 )

@@ -63,6 +63,15 @@ CAUSES: tuple[Cause, ...] = (
         pattern=r"(?:pull|image|manifest).*(?:not ?found|manifest unknown|manifest_unknown|name unknown)",
         told="the registry has no image {image}: none was built for this system, kernel or driver",
         command="{select}",
+        containers=("nvidia-driver-ctr",),
+    ),
+    Cause(
+        # `driverforge build` does not make it: a mirror lacks it, or its maker has none for the system
+        id="operand-image-missing",
+        pattern=r"(?:pull|image|manifest).*(?:not ?found|manifest unknown|manifest_unknown|name unknown)",
+        told="the registry has no image {image}",
+        command="crictl pull {image}  # on the node, once the site's mirror has it (docs/air-gapped.md); "
+        "or name one that is there",
     ),
     Cause(
         id="registry-certificate",
