@@ -12,6 +12,7 @@ from driverforge_core import nodekeys
 from driverforge_operator.app.look import explain
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.explain.gates import closed
+from driverforge_operator.explain.sentence import table
 from driverforge_toolkit.doctor import gather
 from driverforge_toolkit.doctor.rules import examine
 from support.fakes.fakehost import fake_node
@@ -42,6 +43,7 @@ def test_explain_names_what_was_reported(name: str, tmp_path: Path) -> None:
     _, gates = explain(Dump(_scene(case).write(tmp_path)), NAMESPACE, NODE)
     gate = closed(gates)
     assert (gate.name if gate else None) == case["gate"]
+    assert case.get("told", "") in table(NODE, gates, ())
     if gate:
         assert gate.finding is not None
         assert gate.finding.cause == case["cause"], case["situation"]

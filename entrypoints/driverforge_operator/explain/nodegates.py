@@ -18,6 +18,7 @@ from driverforge_operator.state.workloads import POD
 
 _NO_DEVICE = "Node Feature Discovery sees no PCI device of NVIDIA's (vendor 10de)"
 NO_GPU = f"{_NO_DEVICE}, and nothing says that it has one"
+_MIG_STATE = f"{nodekeys.MIG_CONFIG}.state"
 _GPUS = re.compile(r"nvidia\.com/(?:gpu|mig-)")
 
 
@@ -189,7 +190,10 @@ def capacity(scene: Scene) -> Seen:
     status = scene.node.status
     usable = {key: device_count(value) for key, value in status.allocatable.items() if _GPUS.match(key)}
     if any(usable.values()):
-        return Told(OPEN, ", ".join(f"{value} {key}" for key, value in sorted(usable.items()) if value))
+        told = ", ".join(f"{value} {key}" for key, value in sorted(usable.items()) if value)
+        # the layout that was asked for is not that of the GPUs (mig-parted#189)
+        state = scene.labels.get(_MIG_STATE, "success")
+        return Told(OPEN, told if state == "success" else f"{told}; {_MIG_STATE}={state}")
     plugin = operand(scene, "device-plugin")
     if isinstance(plugin, Told) and plugin.state is OFF:
         return Told(OFF, "no device plugin")
