@@ -22,8 +22,8 @@ VERSIONS = {
     "1.7": (1, 7, 24),
     "2.0": (2, 0, 4),
     "2.1": (2, 1, 9),
-    "2.2": (2, 2, 9),
-    "2.3": (2, 3, 0),
+    "2.3": (2, 3, 7),
+    "2.4": (2, 4, 2),
 }
 HANDLERS = nvidia_handlers("/t")
 PROGRAMS = {handler.name: handler.binary for handler in HANDLERS}
