@@ -91,7 +91,10 @@ class Api:
         return json.dumps(document)
 
     def requests(self) -> list[str]:
-        """What OPERATOR asked for so far, as 'patch nodes node-1': verb, kind, name."""
+        """What OPERATOR asked for so far, as 'patch nodes node-1': verb, kind, name.
+
+        Of what is about no object the path, as 'get /apis'.
+        """
         found = []
         # the server may be in the middle of a line
         for line in self.audit.read_text().rpartition("\n")[0].splitlines():
@@ -99,7 +102,8 @@ class Api:
             about = event.get("objectRef", {})
             # a watch is told when it begins and when it ends
             if event["stage"] == ("ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"):
-                words = (event["verb"], about.get("resource", ""), about.get("name", ""))
+                what = about.get("resource") or event["requestURI"].partition("?")[0]
+                words = (event["verb"], what, about.get("name", ""))
                 found.append(" ".join(filter(None, (*words, about.get("subresource", "")))))
         return found
 
