@@ -29,6 +29,7 @@ from driverforge_operator.ports import (
 
 Shape = TypeVar("Shape")
 _LONGEST_WAIT = 60  # seconds
+_WORDS = 1000  # characters of a page that is no Status
 _SERVER_ERROR = 500
 _BUSY = (429, 503)
 _ERRORS: dict[int, Callable[..., Exception]] = {
@@ -165,9 +166,6 @@ def refused(answer: httpx2.Response) -> NoReturn:
     if told.code < httpx2.codes.BAD_REQUEST:
         raise Misled(f"something answers {told.code} in the API server's place", details=[told.message])
     _failed(told)
-
-
-_WORDS = 1000  # characters of a page that is no Status
 
 
 def _failed(told: _Refusal) -> NoReturn:

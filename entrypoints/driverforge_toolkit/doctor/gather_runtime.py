@@ -211,7 +211,7 @@ def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence
     if daemon.kind != "containerd" or evidence.doomed:
         return evidence
     faults = next_start.faults_of_start(host, daemon, files, view, files)
-    return replace(evidence, doomed=(*faults, *start_rules.stating_lines(files, faults)))
+    return replace(evidence, doomed=start_rules.with_lines(files, faults))
 
 
 def from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Contents]:
@@ -237,7 +237,7 @@ def from_files(host: Host, daemon: RuntimeDaemon) -> tuple[RuntimeEvidence, Cont
         }
     except InputError as error:
         return replace(evidence, broken=(error.brief, *error.details)), {}
-    texts = {path: (file.data or b"").decode("utf-8", "replace") for path, file in files.items()}
+    texts = {path: file.text for path, file in files.items()}
     evidence = replace(evidence, documents=documents, texts=texts, loose=beside)
     return replace(evidence, doomed=_doomed(host.node, daemon, evidence, files)), files
 
@@ -250,7 +250,7 @@ def _doomed(
         return ()
     gone = next_start.files_gone(node, daemon, files)
     faults = (*gone, *start_rules.start_faults(node, runtime_files.effective(evidence), live=daemon.pid != 0))
-    return (*faults, *start_rules.stating_lines(files, faults))
+    return start_rules.with_lines(files, faults)
 
 
 def _unread_files(node: Files, daemon: RuntimeDaemon, read_files: Contents) -> Iterator[str]:

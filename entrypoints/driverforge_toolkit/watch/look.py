@@ -20,7 +20,7 @@ from driverforge_toolkit.runtime.backends.effective import effective_configurati
 from driverforge_toolkit.runtime.backends.start_rules import (
     spec_files,
     start_faults,
-    stating_lines,
+    with_lines,
 )
 from driverforge_toolkit.runtime.find.daemon import daemon_behind, version_of, version_text
 from driverforge_toolkit.runtime.formats.configfile import Contents
@@ -173,7 +173,7 @@ class Observer:
             daemon=daemon,
             files=files,
             stated=None if faults else BACKENDS[entry.kind].handlers(view),
-            refusal=(*faults, *stating_lines(files, faults)),
+            refusal=with_lines(files, faults),
             specs={path: host.node.stamp(path) for path in specs},
         )
 

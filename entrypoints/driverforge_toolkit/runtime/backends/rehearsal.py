@@ -36,6 +36,7 @@ BEGINS = "driverforge: the rehearsal begins"
 BOOTED = "containerd successfully booted"
 NAMESPACES = ("--mount", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
 CRI = "io.containerd.grpc.v1.cri"
+RDT = ("plugins", "io.containerd.service.v1.tasks-service", "rdt_config_file")
 SNAPSHOTTER = "io.containerd.snapshotter.v1."
 # snapshotters whose devices, datasets or images are there once for the whole node
 SHARED = ("blockfile", "btrfs", "devmapper", "erofs", "zfs")
@@ -130,9 +131,8 @@ def _unfit(daemon: RuntimeDaemon, files: Contents, view: Mapping[str, object]) -
         return "the root file has no version"
     if lookup(view, ("cgroup", "path")) not in ("", REMOVED):
         return "it would enter the daemon's control group"
-    for path in (("io.containerd.service.v1.tasks-service", "rdt_config_file"),):
-        if lookup(view, ("plugins", *path)) not in ("", REMOVED):
-            return "it would set up the processor's resource control (RDT)"
+    if lookup(view, RDT) not in ("", REMOVED):
+        return "it would set up the processor's resource control (RDT)"
     required = view.get("required_plugins")
     if isinstance(required, list) and (needed := sorted(set(required) & set(LEFT_OUT))):
         return f"it would need {needed[0]}, which reaches beyond it"

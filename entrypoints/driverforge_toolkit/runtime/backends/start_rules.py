@@ -77,10 +77,15 @@ def stating_lines(files: Contents, faults: Sequence[str]) -> tuple[str, ...]:
     found = [
         f"{path}:{number}: {line.strip()}"
         for path, file in files.items()
-        for number, line in enumerate((file.data or b"").decode("utf-8", "replace").splitlines(), 1)
+        for number, line in enumerate(file.text.splitlines(), 1)
         if not line.lstrip().startswith("#") and stating.search(line)
     ]
     return tuple(found[:MOST])
+
+
+def with_lines(files: Contents, faults: Sequence[str]) -> tuple[str, ...]:
+    """The faults, and then the lines of the files that name what they name."""
+    return (*faults, *stating_lines(files, faults))
 
 
 def spec_files(view: Mapping[str, object]) -> tuple[str, ...]:

@@ -47,6 +47,11 @@ class ConfigFile:
         """
         return {} if self.data is None else self.format.parse(self.data, self.path)
 
+    @property
+    def text(self) -> str:
+        """Its text for people: '' where it is not there, and a sign for each byte that is no UTF-8."""
+        return (self.data or b"").decode("utf-8", "replace")
+
     def with_data(self, data: bytes | None) -> ConfigFile:
         """The file with these bytes; itself where it has them."""
         return self if data == self.data else replace(self, data=data)

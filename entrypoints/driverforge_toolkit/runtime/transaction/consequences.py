@@ -103,7 +103,7 @@ def _with_default(daemon: RuntimeDaemon, files: Contents, after: Mapping[str, ob
     if daemon.kind != "containerd" or daemon.version >= MERGES_KEYS or not path:
         return f"add that runtime to {daemon.config}"
     known = default == "runc" or hidden_section.having(documents, default, besides=(path,))
-    texts = {name: (file.data or b"").decode("utf-8", "replace") for name, file in files.items()}
+    texts = {name: file.text for name, file in files.items()}
     missing = hidden_section.missing_in(documents, texts, default) if known else None
     return missing.command() if missing else f"add that runtime to {path}"
 
@@ -111,7 +111,7 @@ def _with_default(daemon: RuntimeDaemon, files: Contents, after: Mapping[str, ob
 def default_lines(files: Contents) -> Iterator[tuple[str, str]]:
     """Each line of the files that names a default handler, with its place, and that handler."""
     for path, file in files.items():
-        for number, line in enumerate((file.data or b"").decode("utf-8", "replace").splitlines(), 1):
+        for number, line in enumerate(file.text.splitlines(), 1):
             found = DEFAULT_LINE.search(line)
             if found and not line.lstrip().startswith("#"):
                 yield f"{path}:{number}: {line.strip()}", found[1]

@@ -18,7 +18,7 @@ from driverforge_toolkit.runtime.backends.start_rules import (
     missing_imports,
     spec_files,
     start_faults,
-    stating_lines,
+    with_lines,
 )
 from driverforge_toolkit.runtime.find.daemon import CONFIG_OPTIONS
 from driverforge_toolkit.runtime.find.procfs import option_value, options_of
@@ -84,7 +84,7 @@ def _check_start(
         raise _refusal(daemon, there[0], already)
     raise Unsupported(
         f"refused: {daemon.kind} would not serve pods with this change",
-        details=[*faults, *stating_lines(coming[0], faults)],
+        details=with_lines(coming[0], faults),
         resolution="nothing was changed; what its own program says of it is above",
     )
 
@@ -111,7 +111,7 @@ def faults_of_start(
 def _refusal(daemon: RuntimeDaemon, files: Contents, faults: tuple[str, ...]) -> Unsupported:
     return Unsupported(
         f"refused: {daemon.kind} would not come back from a restart, with its files as they are",
-        details=[*faults, *stating_lines(files, faults)],
+        details=with_lines(files, faults),
         resolution="it runs with what it read at its start; repair what it names, then run this again; "
         "nothing was changed",
     )
